@@ -73,5 +73,8 @@ export interface PoolDefault {
   readonly portAllocation: PortAllocation;
 }
 
-/** The values of one node that a plan refers to: key (see nodeValueKey) → addresses. */
+/** The values of one node that a plan refers to: key (annotationValue or addressTypeValue) → addresses. */
 export type NodeValues = ReadonlyMap<string, PerFamily<Address>>;
+
+export const annotationValue = (key: string): string => `annotation:${key}`;
+export const addressTypeValue = (type: string): string => `address:${type}`;

@@ -27,10 +27,10 @@ const smallCidr = (family: Family): fc.Arbitrary<Cidr> =>
   fc
     .tuple(fc.integer({ min: 0, max: 255 }), fc.integer({ min: 0, max: 8 }))
     .map(([low, length]) =>
-      cidrOf({ family, value: (bases[family] as bigint) + BigInt(low) }, (family === 4 ? 24 : 120) + length),
+      cidrOf({ family, value: bases[family] + BigInt(low) }, (family === 4 ? 24 : 120) + length),
     );
 const universe = (family: Family): Address[] =>
-  Array.from({ length: 256 }, (_, i) => ({ family, value: (bases[family] as bigint) + BigInt(i) }));
+  Array.from({ length: 256 }, (_, i) => ({ family, value: bases[family] + BigInt(i) }));
 const members = (set: AddressSet): string =>
   universe(set.family)
     .map(address => (hasAddress(set, address) ? '1' : '0'))

@@ -1,0 +1,34 @@
+// Every name that we give to something in the kernel. Ownership is a contract: what carries one of these prefixes is
+// ours and may be changed or removed by us; nothing else ever is. Felix claims cali-, cali4 and cali6, and deletes
+// what it finds there, so none of our names may start so.
+import { createHash } from 'node:crypto';
+import type { Family } from '../cidr/address.ts';
+
+export const CHAIN_PREFIX = 'masq-';
+/** Longer chain names are refused by iptables (28 characters with its terminator in old kernels). */
+export const MAX_CHAIN_NAME = 28;
+export const TOP_CHAIN = 'masq-POSTROUTING';
+export const NAT_OUTGOING_CHAIN = 'masq-nat-outgoing';
+
+export const setPrefix = (family: Family): string => `masq${family}-`;
+/** IPSET_MAXNAMELEN is 32 with its terminator. */
+export const MAX_SET_NAME = 31;
+
+/** Starts the comment of every rule of ours. */
+export const COMMENT_PREFIX = 'natoutgoing:';
+
+/** The kernel's name of a plan's set. Ids are made by the planner and at most 20 characters long. */
+export const setName = (family: Family, id: string): string => `${setPrefix(family)}${id}`;
+
+/** The set in which new content is built before it takes the place of `name`. Still at most 31 characters. */
+export const temporarySetName = (name: string): string => `${name.slice(0, 6)}tmp-${name.slice(6)}`;
+
+export const isTemporarySetName = (name: string): boolean => /^masq[46]-tmp-/.test(name);
+
+export const isOwnSet = (name: string, family: Family): boolean => name.startsWith(setPrefix(family));
+
+export const isOwnChain = (name: string): boolean => name.startsWith(CHAIN_PREFIX);
+
+/** A short name for something long: the same text gives the same name, two texts practically never one. */
+export const shortHash = (text: string, length = 12): string =>
+  createHash('sha256').update(text).digest('hex').slice(0, length);
