@@ -2,7 +2,7 @@
 // nomatch, of which the longest that contains an address decides. So an exception costs one entry, users find the
 // CIDRs they wrote in `ipset list`, and one CIDR more in a policy is one entry more in the set.
 import { type Address, bitsOf, type Family } from './address.ts';
-import { type Cidr, compareCidrs, containsCidr, halves, sizeOf } from './cidr.ts';
+import { type Cidr, compareCidrs, containsCidr, halves, sameCidr, sizeOf } from './cidr.ts';
 
 export interface SetEntry {
   readonly cidr: Cidr;
@@ -24,6 +24,19 @@ export function setOf(family: Family, cidrs: Iterable<Cidr>): AddressSet {
   for (const cidr of cidrs) if (cidr.family === family) entries.push({ cidr, nomatch: false });
   entries.sort((a, b) => compareCidrs(a.cidr, b.cidr));
   return { family, entries: prune(entries) };
+}
+
+/**
+ * Prefixes of which each says whether its addresses are in the set; the longest decides. Of equal prefixes the
+ * first given counts. Prefixes of the other family are left out.
+ */
+export function labelledSet(family: Family, labelled: Iterable<SetEntry>): AddressSet {
+  const entries = [...labelled].filter(entry => entry.cidr.family === family);
+  entries.sort((a, b) => compareCidrs(a.cidr, b.cidr));
+  const distinct = entries.filter(
+    (entry, i) => i === 0 || compareCidrs((entries[i - 1] as SetEntry).cidr, entry.cidr) !== 0,
+  );
+  return { family, entries: prune(distinct) };
 }
 
 /** An address is in the union when it is in any of the sets. */
@@ -138,6 +151,23 @@ function combine(
     entries.push({ cidr, nomatch: !decide(labels) });
   }
   return { family, entries: prune(entries) };
+}
+
+/**
+ * The same set as next, with the entry objects of previous where they are equal (and previous itself where all
+ * are), so that whoever compares the two by identity sees only what changed.
+ */
+export function shareEntries(previous: AddressSet, next: AddressSet): AddressSet {
+  let i = 0;
+  let shared = 0;
+  const entries = next.entries.map(entry => {
+    let old = previous.entries[i];
+    while (old !== undefined && compareCidrs(old.cidr, entry.cidr) < 0) old = previous.entries[++i];
+    if (old === undefined || old.nomatch !== entry.nomatch || !sameCidr(old.cidr, entry.cidr)) return entry;
+    shared++;
+    return old;
+  });
+  return shared === previous.entries.length && shared === entries.length ? previous : { ...next, entries };
 }
 
 /** Drops, from sorted entries, those that say what their nearest container says already. */

@@ -1,6 +1,7 @@
 // Chains whose rules carry a chained hash: what the kernel prints for a rule does not round-trip (order of matches,
 // host bits, quotes), but a comment does, so equal sequences of hashes mean that a chain is as it was written.
-import { COMMENT_PREFIX, shortHash } from './names.ts';
+import { shortHash } from '../planner/ids.ts';
+import { COMMENT_PREFIX } from './names.ts';
 import type { KernelChain, KernelRule } from './tables.ts';
 
 export interface RuleSpec {

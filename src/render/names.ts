@@ -1,8 +1,8 @@
 // Every name that we give to something in the kernel. Ownership is a contract: what carries one of these prefixes is
 // ours and may be changed or removed by us; nothing else ever is. Felix claims cali-, cali4 and cali6, and deletes
 // what it finds there, so none of our names may start so.
-import { createHash } from 'node:crypto';
 import type { Family } from '../cidr/address.ts';
+import { shortHash } from '../planner/ids.ts';
 
 export const CHAIN_PREFIX = 'masq-';
 /** Longer chain names are refused by iptables (28 characters with its terminator in old kernels). */
@@ -29,6 +29,11 @@ export const isOwnSet = (name: string, family: Family): boolean => name.startsWi
 
 export const isOwnChain = (name: string): boolean => name.startsWith(CHAIN_PREFIX);
 
-/** A short name for something long: the same text gives the same name, two texts practically never one. */
-export const shortHash = (text: string, length = 12): string =>
-  createHash('sha256').update(text).digest('hex').slice(0, length);
+/** Room for a name behind a prefix of seven characters. */
+const PLAIN_POLICY = /^[a-z0-9-]{1,21}$/;
+
+/** The chain of a policy: by its name where that fits, else by a hash of it (never cut: cut names collide). */
+export const policyChainName = (policy: string): string =>
+  PLAIN_POLICY.test(policy) ? `${CHAIN_PREFIX}p-${policy}` : `${CHAIN_PREFIX}h-${shortHash(policy, 16)}`;
+
+export const guardChainName = (hash: string): string => `${CHAIN_PREFIX}g-${hash}`;

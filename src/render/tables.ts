@@ -3,6 +3,8 @@ import type { Family } from '../cidr/address.ts';
 
 export interface FamilyTables {
   readonly family: Family;
+  /** False: no rule of this family can ever translate, so a host that cannot hold the rules lacks nothing. */
+  readonly needed: boolean;
   /** Sorted by name. Every set that a rule refers to is here. */
   readonly sets: readonly KernelSet[];
   /** Sorted by name. masq-POSTROUTING is always here. */
