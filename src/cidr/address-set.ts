@@ -44,6 +44,10 @@ export function union(family: Family, sets: readonly AddressSet[]): AddressSet {
   const filled = sets.filter(set => set.entries.length > 0);
   if (filled.length === 0) return emptySet(family);
   if (filled.length === 1) return filled[0] as AddressSet;
+  if (filled.every(set => set.entries.every(entry => !entry.nomatch))) {
+    const entries = filled.flatMap(set => set.entries).sort((a, b) => compareCidrs(a.cidr, b.cidr));
+    return { family, entries: prune(entries) };
+  }
   return combine(family, filled, labels => labels.includes(true));
 }
 

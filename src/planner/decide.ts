@@ -3,11 +3,11 @@
 // rendered rules, the flush of changed connections and the shadow analysis all mean what is written here.
 import type { PortAllocation, PortRange } from '../api/model.ts';
 import { type Address, type Family, sameAddress } from '../cidr/address.ts';
-import { hasAddress } from '../cidr/address-set.ts';
 import {
   type Match,
   type Mismatch,
   matchInterfaces,
+  matchesInterface,
   matchPorts,
   no,
   type Packet,
@@ -17,6 +17,7 @@ import {
   YES,
 } from './packet.ts';
 import type { NodeValues, Plan, PlanPolicy, PlanRule } from './plan.ts';
+import { setsHolding } from './set-index.ts';
 
 export interface DecidingNode {
   readonly values: NodeValues;
@@ -81,24 +82,15 @@ export const decide = (plan: Plan, node: DecidingNode, packet: Packet, options?:
   decider(plan, node)(packet, options);
 
 /**
- * `decide` for many packets of one node: it remembers, for each source address, which policies are about it. Keep it
- * as long as the run over the packets, no longer.
+ * `decide` for many packets of one node. Making it costs one look at every entry of the plan's sets; after that the
+ * number of sets and entries hardly matters.
  */
 export function decider(
   plan: Plan,
   node: DecidingNode,
 ): (packet: Packet, options?: DecideOptions) => Decision {
-  const bySource: { readonly [F in Family]: Map<bigint, readonly PlanPolicy[]> } = {
-    4: new Map(),
-    6: new Map(),
-  };
-  const policiesOf = (source: Address): readonly PlanPolicy[] => {
-    const known = bySource[source.family].get(source.value);
-    if (known !== undefined) return known;
-    const found = plan.policies.filter(policy => inSet(plan, policy.source, source));
-    bySource[source.family].set(source.value, found);
-    return found;
-  };
+  requireSets(plan);
+  const holding = setsHolding(plan.sets.values());
   return (packet, options = {}) => {
     if (packet.source.family !== packet.destination.family) {
       throw new RangeError('packet: source and destination are addresses of two families');
@@ -108,11 +100,13 @@ export function decider(
       node,
       packet,
       protocol: protocolOf(packet),
+      sources: holding(packet.source),
+      destinations: holding(packet.destination),
       counted: [],
       uncertain: [],
       ...(options.trace === true ? { trace: [] } : {}),
     };
-    const verdict = verdictOf(asking, policiesOf(packet.source));
+    const verdict = verdictOf(asking);
     const { counted, uncertain, trace } = asking;
     return { ...verdict, counted, uncertain, ...(trace === undefined ? {} : { trace }) };
   };
@@ -141,12 +135,15 @@ interface Asking {
   readonly node: DecidingNode;
   readonly packet: Packet;
   readonly protocol: PacketProtocol;
+  /** The sets that hold the packet's source and destination. */
+  readonly sources: ReadonlySet<string>;
+  readonly destinations: ReadonlySet<string>;
   readonly counted: RuleRef[];
   readonly uncertain: Decider[];
   readonly trace?: TraceStep[];
 }
 
-function verdictOf(asking: Asking, candidates: readonly PlanPolicy[]): Verdict {
+function verdictOf(asking: Asking): Verdict {
   const { plan, packet, trace } = asking;
   const mark = packet.mark ?? 0;
   // kube-proxy's packets are translated by kube-proxy. Bit operations are signed in JavaScript, marks are not.
@@ -154,9 +151,9 @@ function verdictOf(asking: Asking, candidates: readonly PlanPolicy[]): Verdict {
     trace?.push({ asked: { mark }, outcome: 'decides' });
     return { action: 'None', by: { mark } };
   }
-  for (const policy of trace === undefined ? candidates : plan.policies) {
-    if (trace !== undefined && !candidates.includes(policy)) {
-      trace.push({ asked: { policy: policy.name }, outcome: 'differs', because: 'source' });
+  for (const policy of plan.policies) {
+    if (!asking.sources.has(policy.source)) {
+      trace?.push({ asked: { policy: policy.name }, outcome: 'differs', because: 'source' });
       continue;
     }
     const verdict = askPolicy(asking, policy);
@@ -199,14 +196,13 @@ function askPolicy(asking: Asking, policy: PlanPolicy): Verdict | undefined {
 
 /** Felix's own rule: from a pool with natOutgoing to no pool. */
 function askPoolDefault(asking: Asking): Verdict | undefined {
-  const { plan, packet, trace } = asking;
+  const { plan, packet, sources, destinations, trace } = asking;
   const { source, spared, sparedNodes, outInterface, addresses } = plan.poolDefault;
   const by: Decider = { poolDefault: true };
-  const isSpared = (set: string | undefined): boolean =>
-    set !== undefined && inSet(plan, set, packet.destination);
+  const isSpared = destinations.has(spared) || (sparedNodes !== undefined && destinations.has(sparedNodes));
   let match = YES;
-  if (!inSet(plan, source, packet.source)) match = no('source');
-  else if (isSpared(spared) || isSpared(sparedNodes)) match = no('destination');
+  if (!sources.has(source)) match = no('source');
+  else if (isSpared) match = no('destination');
   else if (outInterface !== undefined) match = matchInterfaces([outInterface], packet.outInterface);
   if (!matched(asking, by, match)) return undefined;
   trace?.push({ asked: by, outcome: 'decides' });
@@ -237,8 +233,8 @@ function matched(asking: Asking, asked: Decider, match: Match): boolean {
 }
 
 function matchRule(asking: Asking, rule: PlanRule): Match {
-  const { plan, packet, node } = asking;
-  if (rule.to !== undefined && !inSet(plan, rule.to, packet.destination)) return no('destination');
+  const { packet, node, destinations } = asking;
+  if (rule.to !== undefined && !destinations.has(rule.to)) return no('destination');
   const ports =
     rule.ports === undefined ? YES : matchPorts(rule.ports, asking.protocol, packet.destinationPort);
   if (ports.answer === 'no') return ports;
@@ -253,10 +249,10 @@ function matchRule(asking: Asking, rule: PlanRule): Match {
 
 function matchTunnel({ packet, node }: Asking, tunnel: string): Match {
   const out = packet.outInterface;
-  if (out !== undefined && out !== tunnel) return no('interface');
+  if (out !== undefined && !matchesInterface(tunnel, out)) return no('interface');
   if (node.localAddresses === undefined) return unknown('localAddresses');
   const holders = node.localAddresses.filter(local => sameAddress(local.address, packet.source));
-  if (holders.length === 0 || holders.some(local => local.interface === tunnel)) return no('source');
+  if (holders.length === 0 || holders.some(local => local.interface === (out ?? tunnel))) return no('source');
   return out === undefined ? unknown('interface') : YES;
 }
 
@@ -277,8 +273,11 @@ function translation(
   };
 }
 
-function inSet(plan: Plan, id: string, address: Address): boolean {
-  const set = plan.sets.get(id);
-  if (set === undefined) throw new RangeError(`plan: it refers to a set that it does not hold: ${id}`);
-  return hasAddress(set.addresses[address.family], address);
+function requireSets(plan: Plan): void {
+  const { source, spared, sparedNodes } = plan.poolDefault;
+  const used = plan.policies.flatMap(policy => [policy.source, ...policy.rules.map(rule => rule.to)]);
+  const missing = [source, spared, sparedNodes, ...used].find(id => id !== undefined && !plan.sets.has(id));
+  if (missing !== undefined) {
+    throw new RangeError(`plan: it refers to a set that it does not hold: ${missing}`);
+  }
 }

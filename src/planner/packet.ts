@@ -79,3 +79,55 @@ export function matchInterfaces(patterns: readonly string[], name: string | unde
 /** Whether the name is the pattern, or starts as it does before a trailing + (a + alone matches every name). */
 export const matchesInterface = (pattern: string, name: string): boolean =>
   pattern.endsWith('+') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+
+/** Whether every packet that `inner` asks for is one that `outer` asks for. Absent: every packet. */
+export function coversPorts(
+  outer: readonly PortMatch[] | undefined,
+  inner: readonly PortMatch[] | undefined,
+): boolean {
+  if (outer === undefined) return true;
+  if (inner === undefined) return false;
+  return inner.every(match => {
+    const ranges = outer.filter(other => other.protocol === match.protocol).map(rangeOf);
+    let [next] = rangeOf(match);
+    for (const [start, end] of ranges.sort((a, b) => a[0] - b[0])) {
+      if (start <= next && end >= next) next = end + 1;
+    }
+    return next > rangeOf(match)[1];
+  });
+}
+
+/** Whether there is a packet that both ask for. Absent: every packet. */
+export const portsMeet = (
+  a: readonly PortMatch[] | undefined,
+  b: readonly PortMatch[] | undefined,
+): boolean =>
+  a === undefined ||
+  b === undefined ||
+  a.some(one => b.some(two => one.protocol === two.protocol && rangesMeet(rangeOf(one), rangeOf(two))));
+
+const rangeOf = ({ port, endPort }: PortMatch): readonly [number, number] =>
+  port === undefined ? [0, 65_535] : [port, endPort ?? port];
+
+const rangesMeet = (a: readonly [number, number], b: readonly [number, number]): boolean =>
+  a[0] <= b[1] && b[0] <= a[1];
+
+/** Whether every interface that a pattern of `inner` matches is matched by one pattern of `outer`. Absent: all. */
+export function coversInterfaces(
+  outer: readonly string[] | undefined,
+  inner: readonly string[] | undefined,
+): boolean {
+  if (outer === undefined || outer.includes('+')) return true;
+  if (inner === undefined) return false;
+  return inner.every(pattern =>
+    outer.some(other => other === pattern || (other.endsWith('+') && matchesInterface(other, stem(pattern)))),
+  );
+}
+
+/** Whether there is a name that a pattern of each list matches. Absent: all. */
+export const interfacesMeet = (a: readonly string[] | undefined, b: readonly string[] | undefined): boolean =>
+  a === undefined ||
+  b === undefined ||
+  a.some(one => b.some(two => matchesInterface(one, stem(two)) || matchesInterface(two, stem(one))));
+
+const stem = (pattern: string): string => (pattern.endsWith('+') ? pattern.slice(0, -1) : pattern);

@@ -56,10 +56,21 @@ function poolsOverNodes(snapshot: Snapshot, resolver: Resolver): readonly Proble
   return [...problems.values()];
 }
 
+/** The names that references may use. */
+export interface KnownNames {
+  readonly pools: ReadonlySet<string>;
+  readonly networkSets: ReadonlySet<string>;
+}
+
+export const knownNames = (cluster: Pick<Snapshot, 'pools' | 'networkSets'>): KnownNames => ({
+  pools: new Set(cluster.pools.map(pool => pool.name)),
+  networkSets: new Set(cluster.networkSets.map(set => set.name)),
+});
+
 /** Problems of one policy's references: names without an object, a source that is empty or not of pods. */
 export function referenceProblems(
   policy: MasqPolicy,
-  cluster: Pick<Snapshot, 'pools' | 'networkSets'>,
+  known: KnownNames,
   resolver: Resolver,
 ): readonly Problem[] {
   const problems: Problem[] = [];
@@ -71,21 +82,19 @@ export function referenceProblems(
     field: string,
     kind: string,
     names: readonly string[] | undefined,
-    known: ReadonlySet<string>,
+    present: ReadonlySet<string>,
   ): void =>
     names?.forEach((name, i) => {
-      if (!known.has(name))
+      if (!present.has(name))
         report('error', `${field}.names[${i}]`, 'NotFound', `there is no ${kind} ${JSON.stringify(name)}`);
     });
-  const poolNames = new Set(cluster.pools.map(pool => pool.name));
-  const setNames = new Set(cluster.networkSets.map(set => set.name));
-  missing('spec.source.ipPools', 'IPPool', source.ipPools?.names, poolNames);
+  missing('spec.source.ipPools', 'IPPool', source.ipPools?.names, known.pools);
   rules.forEach((rule, r) =>
     rule.to?.forEach((item, t) => {
       const field = `spec.rules[${r}].to[${t}]`;
-      if ('ipPools' in item) missing(`${field}.ipPools`, 'IPPool', item.ipPools.names, poolNames);
+      if ('ipPools' in item) missing(`${field}.ipPools`, 'IPPool', item.ipPools.names, known.pools);
       if ('networkSets' in item)
-        missing(`${field}.networkSets`, 'GlobalNetworkSet', item.networkSets.names, setNames);
+        missing(`${field}.networkSets`, 'GlobalNetworkSet', item.networkSets.names, known.networkSets);
     }),
   );
   const resolved = resolver.resolve(sourceItems(source)).addresses;

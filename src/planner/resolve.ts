@@ -1,9 +1,8 @@
 // Selections of addresses (pools, blocks, network sets, scopes) → plan sets. A set's id names the selection, so rules
 // that choose alike share one set, and a pool or node that comes or goes changes a set's content in place.
 import type { Destination, IpBlock, PolicySource, PoolSelection, Snapshot } from '../api/model.ts';
-import { type Family, FAMILIES } from '../cidr/address.ts';
+import { bitsOf, FAMILIES, type Family } from '../cidr/address.ts';
 import { type AddressSet, labelledSet, setOf, shareEntries, subtract, union } from '../cidr/address-set.ts';
-import { bitsOf } from '../cidr/address.ts';
 import { compareCidrs, formatCidr } from '../cidr/cidr.ts';
 import { shortHash } from './ids.ts';
 import type { PlanSet } from './plan.ts';
@@ -33,6 +32,9 @@ const KNOWN_IDS: ReadonlyMap<string, string> = new Map([
   ['scope|Reserved', 'reserved'],
 ]);
 
+/** The set id of a selection: a readable name where everyone has it, else a hash of the selection. */
+export const selectionId = (key: string): string => KNOWN_IDS.get(key) ?? `net-${shortHash(key)}`;
+
 /** The items that a policy's source stands for: both of its lists, in the form of destinations. */
 export const sourceItems = (source: PolicySource): readonly Destination[] => [
   ...(source.ipPools === undefined ? [] : [{ ipPools: source.ipPools }]),
@@ -45,13 +47,40 @@ export const sourceItems = (source: PolicySource): readonly Destination[] => [
  */
 export function createResolver(cluster: Cluster, earlier?: CachedResolver): CachedResolver {
   const cache = new Map<string, PlanSet>();
-  const compute = (items: readonly Destination[], id: string): PlanSet => ({
-    id,
-    addresses: { 4: addressesOf(cluster, items, 4), 6: addressesOf(cluster, items, 6) },
-  });
+  const keys = earlier?.keys ?? new WeakMap<readonly Destination[], string>();
+  const sorted = {
+    ...cluster,
+    pools: [...cluster.pools].sort((a, b) => compareCidrs(a.cidr, b.cidr) || byName(a, b)),
+  };
+  const byItem = new Map<string, Addresses>();
+  const addressesOf = (item: Destination): Addresses => {
+    const key = itemKey(item);
+    let addresses = byItem.get(key);
+    if (addresses === undefined) {
+      addresses = { 4: itemAddresses(sorted, item, 4), 6: itemAddresses(sorted, item, 6) };
+      byItem.set(key, addresses);
+    }
+    return addresses;
+  };
+  const compute = (items: readonly Destination[], id: string): PlanSet => {
+    const parts = items.map(addressesOf);
+    return {
+      id,
+      addresses: {
+        4: union(
+          4,
+          parts.map(part => part[4]),
+        ),
+        6: union(
+          6,
+          parts.map(part => part[6]),
+        ),
+      },
+    };
+  };
   const renew = (items: readonly Destination[], key: string): PlanSet => {
     const old = earlier?.cache.get(key);
-    if (old === undefined) return compute(items, KNOWN_IDS.get(key) ?? `net-${shortHash(key)}`);
+    if (old === undefined) return compute(items, selectionId(key));
     if (!dependsOnChange(items, cluster, (earlier as CachedResolver).cluster)) return old;
     const next = compute(items, old.id);
     const shared = {
@@ -65,8 +94,13 @@ export function createResolver(cluster: Cluster, earlier?: CachedResolver): Cach
   return {
     cluster,
     cache,
+    keys,
     resolve(items) {
-      const key = selectionKey(items);
+      let key = keys.get(items);
+      if (key === undefined) {
+        key = selectionKey(items);
+        keys.set(items, key);
+      }
       let set = cache.get(key);
       if (set === undefined) {
         set = renew(items, key);
@@ -80,6 +114,8 @@ export function createResolver(cluster: Cluster, earlier?: CachedResolver): Cach
 export interface CachedResolver extends Resolver {
   readonly cluster: Cluster;
   readonly cache: ReadonlyMap<string, PlanSet>;
+  /** The keys of selections that were asked for, since they are long to make. */
+  readonly keys: WeakMap<readonly Destination[], string>;
 }
 
 function dependsOnChange(items: readonly Destination[], now: Cluster, before: Cluster): boolean {
@@ -92,11 +128,7 @@ function dependsOnChange(items: readonly Destination[], now: Cluster, before: Cl
   );
 }
 
-const addressesOf = (cluster: Cluster, items: readonly Destination[], family: Family): AddressSet =>
-  union(
-    family,
-    items.map(item => itemAddresses(cluster, item, family)),
-  );
+type Addresses = PlanSet['addresses'];
 
 function itemAddresses(cluster: Cluster, item: Destination, family: Family): AddressSet {
   if ('ipBlock' in item) {
@@ -121,21 +153,22 @@ const poolSelected = (selection: PoolSelection, pool: Snapshot['pools'][number])
   isSelected(selection, pool) &&
   (selection.natOutgoing === 'Any' || (selection.natOutgoing === 'Enabled') === pool.natOutgoing);
 
+const byName = (a: { readonly name: string }, b: { readonly name: string }): number =>
+  a.name < b.name ? -1 : 1;
+
 /**
  * The addresses whose pool is chosen. An address belongs to the pool with the longest prefix, and of equal ones to
- * the alphanumerically first name: as prefixes with a label each, that is the set itself.
+ * the alphanumerically first name: as prefixes with a label each, that is the set itself. The pools are sorted so.
  */
-function poolAddresses(
+const poolAddresses = (
   cluster: Cluster,
   chosen: (pool: Snapshot['pools'][number]) => boolean,
   family: Family,
-): AddressSet {
-  const byName = [...cluster.pools].sort((a, b) => (a.name < b.name ? -1 : 1));
-  return labelledSet(
+): AddressSet =>
+  labelledSet(
     family,
-    byName.map(pool => ({ cidr: pool.cidr, nomatch: !chosen(pool) })),
+    cluster.pools.map(pool => ({ cidr: pool.cidr, nomatch: !chosen(pool) })),
   );
-}
 
 const nodeAddresses = (cluster: Cluster, family: Family): AddressSet =>
   setOf(

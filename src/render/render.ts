@@ -112,8 +112,11 @@ function topRules(context: Context): { readonly rules: readonly RuleSpec[]; read
 /** What the host sends into a tunnel from an address that is not the tunnel's would get no reply (as Felix does). */
 const tunnelRule = (name: string): RuleSpec => ({
   args: [
-    ...['-o', name, '-m', 'addrtype', '!', '--src-type', 'LOCAL', '--limit-iface-out'],
-    ...['-m', 'addrtype', '--src-type', 'LOCAL', '-j', 'MASQUERADE'],
+    '-o',
+    name,
+    ...'-m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL -j MASQUERADE'.split(
+      ' ',
+    ),
   ],
   label: `host traffic into tunnel ${name}`,
 });

@@ -1,12 +1,5 @@
 // From what a rule asks for to the arguments of iptables: one alternative for each kernel rule that it takes.
-import type {
-  DefaultAction,
-  PortAllocation,
-  PortMatch,
-  PortRange,
-  Protocol,
-  RuleAction,
-} from '../api/model.ts';
+import type { PortAllocation, PortMatch, PortRange, Protocol, RuleAction } from '../api/model.ts';
 import { type Address, type Family, formatAddress } from '../cidr/address.ts';
 
 /** What to do with a packet that a rule matched. */

@@ -1,0 +1,121 @@
+// From a snapshot of the cluster to the plans of all its groups of nodes. Give the last call's cache back and an
+// incremental change costs what it changes, whatever the number of nodes and policies.
+import type { ClusterNode, MasqPolicy, Snapshot } from '../api/model.ts';
+import { assemble, DEFAULT_OPTIONS, type PlanOptions } from './assemble.ts';
+import { type CompiledPolicy, compilePolicy } from './compile.ts';
+import { groupNodes, type NodeGroup, type SelectionCache } from './group.ts';
+import { nodeValues } from './node-values.ts';
+import { activePolicies } from './order.ts';
+import type { NodeValues, Plan } from './plan.ts';
+import { effectiveFelix } from './pool-default.ts';
+import type { Problem } from './problem.ts';
+import { knownNames, referenceProblems, snapshotProblems } from './references.ts';
+import { type CachedResolver, createResolver } from './resolve.ts';
+
+export interface ClusterPlan {
+  readonly groups: readonly PlannedGroup[];
+  /** For every node by name: the values that its plan asks of it. Nodes of which nothing is asked are left out. */
+  readonly values: ReadonlyMap<string, NodeValues>;
+  readonly problems: readonly Problem[];
+  readonly cache: PlannerCache;
+}
+
+export interface PlannedGroup extends NodeGroup {
+  readonly plan: Plan;
+}
+
+export interface PlannerCache {
+  readonly resolver: CachedResolver;
+  readonly selection: SelectionCache;
+  readonly compiled: WeakMap<MasqPolicy, CompiledPolicy>;
+  readonly snapshot: Snapshot;
+  readonly problems: readonly Problem[];
+}
+
+/** The plans of all groups. Objects that did not change since `earlier` must be the same objects to profit from it. */
+export function planCluster(
+  snapshot: Snapshot,
+  options: PlanOptions = DEFAULT_OPTIONS,
+  earlier?: PlannerCache,
+): ClusterPlan {
+  const resolver = createResolver(snapshot, earlier?.resolver);
+  const compiled = earlier?.compiled ?? new WeakMap<MasqPolicy, CompiledPolicy>();
+  const compile = (policy: MasqPolicy): CompiledPolicy => {
+    let known = compiled.get(policy);
+    if (known === undefined) {
+      known = compilePolicy(policy);
+      compiled.set(policy, known);
+    }
+    return known;
+  };
+  const policies = activePolicies(snapshot.policies);
+  const { groups, cache: selection } = groupNodes(
+    snapshot.nodes,
+    policies,
+    snapshot.felixConfigs,
+    earlier?.selection,
+  );
+  const problems = objectProblems(snapshot, policies, resolver, earlier);
+  const perNode = nodeProblems(snapshot.nodes, groups);
+  return {
+    groups: groups.map(group => ({
+      ...group,
+      plan: assemble(
+        group.policies.map(compile),
+        effectiveFelix(snapshot.felixConfigs, group.nodes[0] ?? ''),
+        options,
+        resolver,
+      ),
+    })),
+    values: perNode.values,
+    problems: [...problems, ...perNode.problems],
+    cache: { resolver, selection, compiled, snapshot, problems },
+  };
+}
+
+/** Nodes, which change most often, have a say in these problems only by their addresses. */
+function objectProblems(
+  snapshot: Snapshot,
+  policies: readonly MasqPolicy[],
+  resolver: CachedResolver,
+  earlier: PlannerCache | undefined,
+): readonly Problem[] {
+  const before = earlier?.snapshot;
+  if (
+    before !== undefined &&
+    before.pools === snapshot.pools &&
+    before.networkSets === snapshot.networkSets &&
+    before.policies === snapshot.policies &&
+    before.nodes === snapshot.nodes
+  ) {
+    return earlier?.problems ?? [];
+  }
+  const names = knownNames(snapshot);
+  return [
+    ...snapshotProblems(snapshot, resolver),
+    ...policies.flatMap(policy => referenceProblems(policy, names, resolver)),
+  ];
+}
+
+function nodeProblems(
+  nodes: readonly ClusterNode[],
+  groups: readonly NodeGroup[],
+): { readonly values: ReadonlyMap<string, NodeValues>; readonly problems: readonly Problem[] } {
+  const byName = new Map(nodes.map(node => [node.name, node]));
+  const values = new Map<string, NodeValues>();
+  const problems: Problem[] = [];
+  for (const group of groups) {
+    const asking = group.policies.filter(policy =>
+      policy.spec.rules.some(rule => rule.snat !== undefined && !('addresses' in rule.snat)),
+    );
+    if (asking.length === 0) continue;
+    for (const name of group.nodes) {
+      const node = byName.get(name);
+      if (node === undefined) continue;
+      const own = nodeValues(node, asking);
+      values.set(name, own.values);
+      problems.push(...own.problems);
+    }
+  }
+  return { values, problems };
+}
