@@ -1,0 +1,280 @@
+// connectionPolicy FlushChanged: after a new plan is in the kernel, the connections whose verdict changed lose their
+// conntrack entry, so that their next packet is asked anew; every other connection keeps its own.
+import { type Address, FAMILIES, type Family, formatAddress } from '../cidr/address.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { type ConntrackEntry, deleteEntries, type EntryFilter, listEntries } from '../kernel/conntrack.ts';
+import { KernelError } from '../kernel/errors.ts';
+import type { Exec } from '../kernel/exec.ts';
+import { type LocalAddress, localAddresses, outInterfaces, type Path } from '../kernel/routes.ts';
+import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from '../kernel/run.ts';
+import { flushingPolicies, type Judgement, judge, packetOf, type PlannedNode, standing } from './changed.ts';
+
+export interface FlushOptions {
+  /** What the kernel had until now; undefined: not known. */
+  readonly before: PlannedNode | undefined;
+  /** What it has now. */
+  readonly after: PlannedNode;
+  readonly exec: Exec;
+  readonly clock: Clock;
+  readonly signal?: AbortSignal;
+  /** Milliseconds after which no further deletion is begun. Default two minutes. */
+  readonly limitMs?: number;
+  /** By which interface packets leave, for rules that ask for it; undefined where that is unknown. Default: routing. */
+  readonly outInterfaceOf?: (paths: readonly Path[]) => Promise<readonly (string | undefined)[]>;
+}
+
+export interface FlushReport {
+  /** Entries that were judged. */
+  readonly looked: number;
+  readonly deleted: number;
+  /** By name. The policy is the one that decides after, or the one that decided before if that asked for the flush. */
+  readonly perPolicy: readonly { readonly policy: string; readonly deleted: number }[];
+  /** Entries that were left though their verdict changed, or may have. */
+  readonly skipped: readonly { readonly reason: SkipReason; readonly entries: number }[];
+  /** Why no entry was looked at. */
+  readonly notLooked?: 'noFlushPolicy' | 'samePlan' | 'unknownBefore';
+  /** What failed; a family that fails does not stop the other. */
+  readonly errors: readonly KernelError[];
+}
+
+/**
+ * `translatedByOthers`: the entry is not as the verdict before makes it, so another program has a hand in it.
+ * `uncertain`: a rule asks for something that is not known, mostly an interface where routing has no answer.
+ * `zones`: conntrack cannot name the entry alone. `timeLimit`: there was no time left. `unread`: a line of conntrack
+ * that was not understood.
+ */
+export type SkipReason = 'translatedByOthers' | 'uncertain' | 'zones' | 'timeLimit' | 'unread';
+
+const DEFAULT_LIMIT_MS = 120_000;
+
+/**
+ * Deletes the entries of connections
+ * - whose verdict changed (sameVerdict), by a policy with FlushChanged before or after, and
+ * - that are as the verdict before makes them: what kube-proxy, Felix or others translated stays, and
+ * - that are not already as the verdict after would make them.
+ * Costs one reading of the table for each family, and one more for each group of entries that decide alike (all but the
+ * client's port is equal). Never rejects but with the signal's reason; what failed is in the report.
+ */
+export async function flushChanged(options: FlushOptions): Promise<FlushReport> {
+  const notLooked = reasonNotToLook(options.before, options.after);
+  if (notLooked !== undefined || options.before === undefined) {
+    return reportOf(emptyTally(), notLooked);
+  }
+  const { exec, clock, signal, limitMs = DEFAULT_LIMIT_MS } = options;
+  const context: RunContext = {
+    exec,
+    clock,
+    lockWaitMs: DEFAULT_LOCK_WAIT_MS,
+    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
+    ...(signal === undefined ? {} : { signal }),
+  };
+  const tally = emptyTally();
+  const deadline = clock.now() + limitMs;
+  await noting(tally, async () => {
+    const local = options.after.node.localAddresses ?? (await localAddresses(context));
+    const work: Work = {
+      context,
+      local,
+      localTexts: new Set(local.map(({ address }) => formatAddress(address))),
+      judge: judge(withLocal(options.before as PlannedNode, local), withLocal(options.after, local)),
+      outInterfaceOf: options.outInterfaceOf ?? (paths => outInterfaces(context, paths)),
+      tally,
+    };
+    for (const family of FAMILIES) {
+      await noting(tally, async () => {
+        await deleteAll(work, await outdated(work, family), deadline);
+      });
+    }
+  });
+  return reportOf(tally);
+}
+
+function reasonNotToLook(before: PlannedNode | undefined, after: PlannedNode): FlushReport['notLooked'] {
+  if (before === undefined) return 'unknownBefore';
+  if (before.plan === after.plan && before.node.values === after.node.values) return 'samePlan';
+  const flushes = flushingPolicies(before.plan).size + flushingPolicies(after.plan).size > 0;
+  return flushes ? undefined : 'noFlushPolicy';
+}
+
+const withLocal = ({ plan, node }: PlannedNode, localAddresses: readonly LocalAddress[]): PlannedNode => ({
+  plan,
+  node: { ...node, localAddresses },
+});
+
+interface Work {
+  readonly context: RunContext;
+  readonly local: readonly LocalAddress[];
+  readonly localTexts: ReadonlySet<string>;
+  readonly judge: ReturnType<typeof judge>;
+  readonly outInterfaceOf: (paths: readonly Path[]) => Promise<readonly (string | undefined)[]>;
+  readonly tally: Tally;
+}
+
+/** What is counted while it happens. */
+interface Tally {
+  looked: number;
+  readonly deleted: Map<string, number>;
+  readonly skipped: Map<SkipReason, number>;
+  readonly errors: KernelError[];
+}
+
+const emptyTally = (): Tally => ({ looked: 0, deleted: new Map(), skipped: new Map(), errors: [] });
+
+function count<K>(counts: Map<K, number>, key: K, more: number): void {
+  if (more > 0) counts.set(key, (counts.get(key) ?? 0) + more);
+}
+
+function reportOf(tally: Tally, notLooked?: FlushReport['notLooked']): FlushReport {
+  const perPolicy = [...tally.deleted].map(([policy, deleted]) => ({ policy, deleted }));
+  return {
+    looked: tally.looked,
+    deleted: perPolicy.reduce((sum, { deleted }) => sum + deleted, 0),
+    perPolicy: perPolicy.sort((a, b) => (a.policy < b.policy ? -1 : 1)),
+    skipped: [...tally.skipped].map(([reason, entries]) => ({ reason, entries })),
+    errors: tally.errors,
+    ...(notLooked === undefined ? {} : { notLooked }),
+  };
+}
+
+/** Does it; what goes wrong with a tool is noted and goes no further. */
+async function noting(tally: Tally, doIt: () => Promise<void>): Promise<void> {
+  try {
+    await doIt();
+  } catch (error) {
+    if (!(error instanceof KernelError)) throw error;
+    tally.errors.push(error);
+  }
+}
+
+/** Entries that decide alike, whatever the client's port. */
+interface Group {
+  readonly first: ConntrackEntry;
+  readonly entries: ConntrackEntry[];
+}
+
+interface Deletion {
+  readonly policy: string;
+  readonly filter: EntryFilter;
+  /** How many entries the filter matched when they were listed. */
+  readonly entries: number;
+}
+
+/** Lists a family and finds what is to be deleted, in as few deletions as name nothing else. */
+async function outdated(work: Work, family: Family): Promise<readonly Deletion[]> {
+  const { entries, unread } = await listEntries(work.context, family);
+  work.tally.looked += entries.length;
+  count(work.tally.skipped, 'unread', unread);
+  const deletions: Deletion[] = [];
+  const uncertain: Group[] = [];
+  const settle = (group: Group, judgement: Judgement): void => {
+    if (judgement.kind === 'changed') deletions.push(...deletionsOf(work, group, judgement));
+    if (judgement.kind === 'uncertain') count(work.tally.skipped, 'uncertain', group.entries.length);
+  };
+  for (const group of groupsOf(entries)) {
+    // What stays on the node is not seen by POSTROUTING.
+    if (work.localTexts.has(formatAddress(group.first.reply.source))) continue;
+    const judgement = work.judge(packetOf(group.first));
+    if (judgement.kind === 'uncertain') uncertain.push(group);
+    else settle(group, judgement);
+  }
+  const interfaces = await askInterfaces(work, uncertain);
+  for (const group of uncertain) {
+    settle(group, work.judge(packetOf(group.first, interfaces.get(pathKey(group.first)))));
+  }
+  return deletions.sort((a, b) => b.entries - a.entries);
+}
+
+function groupsOf(entries: readonly ConntrackEntry[]): Iterable<Group> {
+  const groups = new Map<string, Group>();
+  for (const entry of entries) {
+    const { protocol, zone, original, reply } = entry;
+    const addresses = [original.source, original.destination, reply.source, reply.destination];
+    const key = [
+      protocol,
+      zone,
+      original.destinationPort,
+      reply.sourcePort,
+      ...addresses.map(({ value }) => value),
+    ].join(' ');
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { first: entry, entries: [entry] });
+    else group.entries.push(entry);
+  }
+  return groups.values();
+}
+
+const pathKey = ({ original, reply }: ConntrackEntry): string =>
+  `${original.source.value} ${reply.source.value}`;
+
+/** Asks each pair of source and destination once. */
+async function askInterfaces(work: Work, groups: readonly Group[]): Promise<ReadonlyMap<string, string>> {
+  const paths = new Map<string, Path>();
+  for (const { first } of groups) {
+    paths.set(pathKey(first), { source: first.original.source, destination: first.reply.source });
+  }
+  const known = new Map<string, string>();
+  if (paths.size === 0) return known;
+  await noting(work.tally, async () => {
+    const names = await work.outInterfaceOf([...paths.values()]);
+    [...paths.keys()].forEach((key, i) => {
+      const name = names[i];
+      if (name !== undefined) known.set(key, name);
+    });
+  });
+  return known;
+}
+
+/** One deletion for the group when all of it is outdated, else one for each entry that is. */
+function deletionsOf(
+  { local, tally }: Work,
+  { first, entries }: Group,
+  { policy, before, after }: Extract<Judgement, { readonly kind: 'changed' }>,
+): readonly Deletion[] {
+  if (entries.some(entry => entry.directionalZone)) {
+    count(tally.skipped, 'zones', entries.length);
+    return [];
+  }
+  const old = entries.filter(entry => {
+    const stands = standing(entry, before, after, local);
+    if (stands === 'foreign') count(tally.skipped, 'translatedByOthers', 1);
+    return stands === 'outdated';
+  });
+  return old.length === entries.length
+    ? [{ policy, filter: withoutClient(first), entries: old.length }]
+    : old.map(filter => ({ policy, filter, entries: 1 }));
+}
+
+/** The filter of a whole group: all that `decide` looks at, but not the client's port, or ICMP's type and id. */
+function withoutClient({ family, protocol, zone, original, reply }: ConntrackEntry): EntryFilter {
+  const { destinationPort } = original;
+  const { sourcePort } = reply;
+  return {
+    family,
+    protocol,
+    zone,
+    original: { ...ends(original), ...(destinationPort === undefined ? {} : { destinationPort }) },
+    reply: { ...ends(reply), ...(sourcePort === undefined ? {} : { sourcePort }) },
+  };
+}
+
+const ends = ({
+  source,
+  destination,
+}: {
+  readonly source: Address;
+  readonly destination: Address;
+}): Path => ({
+  source,
+  destination,
+});
+
+async function deleteAll(
+  { context, tally }: Work,
+  deletions: readonly Deletion[],
+  deadline: number,
+): Promise<void> {
+  for (const { policy, filter, entries } of deletions) {
+    if (context.clock.now() >= deadline) count(tally.skipped, 'timeLimit', entries);
+    else count(tally.deleted, policy, (await deleteEntries(context, filter)).length);
+  }
+}

@@ -1,0 +1,88 @@
+// Keeps the kernel as the latest wanted tables say: applies what is new at once, looks soon after every write, then
+// every 30 s, repairs, and backs off from errors without ever giving up. Level-triggered: only the latest tables
+// count, however many came in between.
+import type { Clock } from '../kernel/clock.ts';
+import type { Driver } from '../kernel/driver.ts';
+import type { DriverReport } from '../kernel/report.ts';
+import type { FamilyTables } from '../render/tables.ts';
+
+export type Occasion = 'apply' | 'verify';
+
+export interface KeeperParts {
+  readonly driver: Driver;
+  readonly clock: Clock;
+  /** A number from 0 to 1, for jitter. */
+  readonly random: () => number;
+  /** Called after each run, in order. It may take its time: the next run waits for it. */
+  readonly onReport: (report: DriverReport, occasion: Occasion) => void | Promise<void>;
+}
+
+export interface Keeper {
+  /** These tables are wanted from now on. Returns at once. */
+  want(tables: readonly FamilyTables[]): void;
+  /** Works until the signal aborts; leaves the rules as they are then. Resolves, never rejects. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** After a write: others that write without our lock, or insist on our place, show themselves soon. */
+const SOON_MS = [5_000, 10_000, 20_000] as const;
+const STEADY_MS = 30_000;
+const FIRST_RETRY_MS = 1_000;
+
+export function createKeeper({ driver, clock, random, onReport }: KeeperParts): Keeper {
+  let wanted: readonly FamilyTables[] | undefined;
+  let fresh = false;
+  let wake = (): void => {};
+  let looksSinceWrite = SOON_MS.length as number;
+  let failures = 0;
+
+  const pause = (): number => {
+    const base =
+      failures > 0
+        ? Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), STEADY_MS)
+        : (SOON_MS[looksSinceWrite] ?? STEADY_MS);
+    return base * (0.9 + random() * 0.2);
+  };
+
+  /** Sleeps until the next look is due or new tables came. */
+  const rest = async (ms: number, signal: AbortSignal): Promise<void> => {
+    const woken = new AbortController();
+    wake = () => woken.abort();
+    if (!fresh) await clock.sleep(ms, AbortSignal.any([signal, woken.signal])).catch(() => {});
+    wake = () => {};
+  };
+
+  const runOnce = async (signal: AbortSignal): Promise<void> => {
+    const occasion: Occasion = fresh ? 'apply' : 'verify';
+    fresh = false;
+    const report =
+      occasion === 'apply' ? await driver.apply(wanted ?? [], signal) : await driver.verify(signal);
+    const failed = Object.values(report.families).some(family => !family.ok);
+    failures = failed ? failures + 1 : 0;
+    looksSinceWrite = report.changed ? 0 : looksSinceWrite + 1;
+    await onReport(report, occasion);
+  };
+
+  return {
+    want(tables) {
+      wanted = tables;
+      fresh = true;
+      wake();
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        if (wanted === undefined) {
+          await rest(STEADY_MS, signal);
+          continue;
+        }
+        try {
+          await runOnce(signal);
+        } catch (error) {
+          // Only an abort makes the driver throw; anything else is a fault of ours that must be seen.
+          if (!signal.aborted) throw error;
+        }
+        if (!signal.aborted) await rest(pause(), signal);
+      }
+    },
+  };
+}

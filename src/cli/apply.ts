@@ -1,0 +1,95 @@
+import { Command, Option } from 'commander';
+import { createKeeper } from '../applier/keeper.ts';
+import type { Backend } from '../kernel/backend.ts';
+import { systemClock } from '../kernel/clock.ts';
+import { createDriver, type Driver } from '../kernel/driver.ts';
+import { systemExec } from '../kernel/exec.ts';
+import type { DriverReport } from '../kernel/report.ts';
+import { EXIT, type ExitCode, type Io, json } from './io.ts';
+import { anyRefused, complaints, type Loaded, load, requireRoot } from './load.ts';
+import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
+import { anyFailed, reportNotes, reportText } from './report.ts';
+import { signatureOf, untilChanged } from './watch-files.ts';
+
+interface Options extends PlanningOptions {
+  readonly watch: boolean;
+  readonly backend: 'auto' | Backend;
+  readonly output: OutputFormat;
+}
+
+export const applyCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
+  withOutput(withBackend(withPlanning(new Command('apply'))))
+    .description("put the rules into this host's kernel, as the applier of a cluster does")
+    .addOption(
+      new Option('--watch', 'go on: apply changes of the files, verify, repair; ends on SIGTERM').default(
+        false,
+      ),
+    )
+    .addHelpText(
+      'after',
+      `
+Examples:
+  natoutgoing apply -f manifests/ --node worker-1
+  natoutgoing apply -f manifests/ --node worker-1 --watch
+
+Rules stay when the command ends; natoutgoing cleanup removes them.
+Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong usage, or a family failed.`,
+    )
+    .action(async (options: Options) => {
+      requireRoot('apply');
+      const driver = createDriver({
+        exec: systemExec,
+        clock: systemClock,
+        backend: options.backend,
+        log: { info: () => {}, warn: (_fields, message) => io.err(`warning: ${message}\n`) },
+      });
+      if (options.watch) return watch(options, io, driver);
+      const loaded = await loadAndTell(options, io);
+      const report = await driver.apply(loaded.tables, io.signal);
+      tell(report, options, io);
+      if (anyFailed(report)) return exit(EXIT.error);
+      exit(anyRefused(loaded.manifests) ? EXIT.refused : EXIT.ok);
+    });
+
+async function loadAndTell(options: Options, io: Io, earlier?: Loaded): Promise<Loaded> {
+  const loaded = await load(options, io, earlier?.resolver);
+  for (const line of complaints(loaded)) io.err(`${line}\n`);
+  return loaded;
+}
+
+function tell(report: DriverReport, options: Options, io: Io): void {
+  for (const note of reportNotes(report)) io.err(`${note}\n`);
+  io.out(options.output === 'json' ? json(report) : reportText(report, io));
+}
+
+/** Applies, follows the files, verifies and repairs until the signal. Reports only what changed or failed. */
+async function watch(options: Options, io: Io, driver: Driver): Promise<void> {
+  let told = '';
+  const keeper = createKeeper({
+    driver,
+    clock: systemClock,
+    random: Math.random,
+    onReport: (report, occasion) => {
+      const notes = reportNotes(report).join('\n');
+      // A fault that lasts is told once, not every 30 seconds.
+      if (occasion === 'apply' || report.changed || notes !== told) tell(report, options, io);
+      told = notes;
+    },
+  });
+  await Promise.all([keeper.run(io.signal), followFiles(options, io, tables => keeper.want(tables))]);
+}
+
+async function followFiles(
+  options: Options,
+  io: Io,
+  want: (tables: Loaded['tables']) => void,
+): Promise<void> {
+  let loaded: Loaded | undefined;
+  while (!io.signal.aborted) {
+    // The signature is taken before reading, so that a change in between is seen as one.
+    const seen = await signatureOf(options.filename);
+    loaded = await loadAndTell(options, io, loaded);
+    want(loaded.tables);
+    await untilChanged(options.filename, seen, systemClock, io.signal).catch(() => {});
+  }
+}

@@ -1,0 +1,56 @@
+// What most commands begin with: manifests → plan of the node → wanted kernel state of both families.
+import { FAMILIES } from '../cidr/address.ts';
+import { type NodePlan, planNode } from '../planner/plan-snapshot.ts';
+import type { Problem } from '../planner/problem.ts';
+import { renderFamily } from '../render/render.ts';
+import type { FamilyTables } from '../render/tables.ts';
+import { CommandError, type Io } from './io.ts';
+import { loadManifests, type Manifests } from './manifests.ts';
+import { type PlanningOptions, planOptions } from './options.ts';
+
+export interface Loaded extends NodePlan {
+  readonly manifests: Manifests;
+  readonly tables: readonly FamilyTables[];
+}
+
+/** Reads the files and plans the node. Refused objects are in manifests.verdicts; the others are planned. */
+export async function load(
+  options: PlanningOptions,
+  io: Io,
+  earlier?: NodePlan['resolver'],
+): Promise<Loaded> {
+  const manifests = await loadManifests(options.filename, () => io.readStdin());
+  const planned = planNode(manifests.snapshot, options.node, planOptions(options), earlier);
+  return {
+    ...planned,
+    manifests,
+    tables: FAMILIES.map(family => renderFamily(planned.plan, planned.values, family)),
+  };
+}
+
+/** One line for each fault and problem: where, object, field, reason. */
+export function complaints(loaded: Pick<Loaded, 'manifests' | 'problems'>): readonly string[] {
+  const { manifests, problems } = loaded;
+  return [
+    ...manifests.problems,
+    ...manifests.verdicts.flatMap(verdict =>
+      [...verdict.faults, ...verdict.warnings].map(
+        fault => `${verdict.file}: ${verdict.kind}/${verdict.name}: ${fault.field}: ${fault.reason}`,
+      ),
+    ),
+    ...problems.map(problemLine),
+  ];
+}
+
+export const problemLine = (problem: Problem): string =>
+  `${problem.kind}/${problem.name}: ${problem.field === '' ? '' : `${problem.field}: `}${problem.message}`;
+
+/** Whether an object or a file was refused, so that not all that was asked for is in the plan. */
+export const anyRefused = (manifests: Manifests): boolean =>
+  manifests.problems.length > 0 || manifests.verdicts.some(verdict => verdict.verdict === 'refused');
+
+/** A command that changes or reads the kernel needs root; saying so beats what the tools say. */
+export function requireRoot(what: string): void {
+  if (process.getuid?.() !== 0)
+    throw new CommandError(`${what} needs root (or CAP_NET_ADMIN in the user namespace of the network)`);
+}

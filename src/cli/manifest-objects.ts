@@ -1,0 +1,154 @@
+// Objects of manifests → the snapshot that the planner reads, and a verdict on each object.
+import { isDeepStrictEqual } from 'node:util';
+import { isObject, own } from '../api/fields.ts';
+import type { Fault, Snapshot, Validated } from '../api/model.ts';
+import { quote } from '../api/report.ts';
+import { readIpPool, readNetworkSet } from '../api/validate-calico.ts';
+import { readFelixConfiguration } from '../api/validate-felix.ts';
+import { readNode } from '../api/validate-node.ts';
+import { validateMasqPolicy } from '../api/validate-policy.ts';
+import { isObjectName } from '../api/values.ts';
+import type { Place, Placed } from './manifest-documents.ts';
+
+export interface ObjectVerdict extends Place {
+  /** As written where it is a word, else quoted; empty where there is none. */
+  readonly kind: string;
+  readonly name: string;
+  readonly verdict: 'ok' | 'refused' | 'passed over';
+  /** Why it is passed over. */
+  readonly note?: string;
+  readonly faults: readonly Fault[];
+  readonly warnings: readonly Fault[];
+}
+
+interface Named {
+  readonly name: string;
+}
+
+interface Kind {
+  readonly list: keyof Snapshot;
+  readonly read: (object: unknown) => Validated<Named>;
+}
+
+const POLICY_GROUP = 'natoutgoing.io';
+/** Written by programs for programs; of no interest to who reads manifests. */
+const MACHINE_KINDS = ['MasqPlan', 'MasqNode'];
+
+const CALICO_KINDS: readonly (readonly [string, Kind])[] = [
+  ['IPPool', { list: 'pools', read: readIpPool }],
+  ['GlobalNetworkSet', { list: 'networkSets', read: readNetworkSet }],
+  ['FelixConfiguration', { list: 'felixConfigs', read: readFelixConfiguration }],
+];
+
+/** By group and kind; the readers look at the version. */
+const KINDS: ReadonlyMap<string, Kind> = new Map<string, Kind>([
+  [`${POLICY_GROUP}/MasqPolicy`, { list: 'policies', read: validateMasqPolicy }],
+  ['/Node', { list: 'nodes', read: readNode }],
+  ...['crd.projectcalico.org', 'projectcalico.org'].flatMap(group =>
+    CALICO_KINDS.map(([kind, how]): [string, Kind] => [`${group}/${kind}`, how]),
+  ),
+]);
+
+export const placeText = ({ file, document, item }: Place): string =>
+  `${file}:${document}${item === undefined ? '' : `[${item}]`}`;
+
+interface Identity {
+  readonly group: string;
+  readonly kind: string;
+  readonly name: string;
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+function identityOf(value: Readonly<Record<string, unknown>>): Identity {
+  const [group, version] = textOf(own(value, 'apiVersion')).split('/');
+  const metadata = own(value, 'metadata');
+  const name = isObject(metadata) ? textOf(own(metadata, 'name')) : '';
+  const kind = textOf(own(value, 'kind'));
+  return {
+    // The core group has no name: its apiVersion is v1.
+    group: version === undefined ? '' : (group ?? ''),
+    kind: kind === '' || /^[A-Za-z0-9]{1,63}$/.test(kind) ? kind : quote(kind),
+    name: name === '' || isObjectName(name) ? name : quote(name),
+  };
+}
+
+const refusal = (place: Place, { kind, name }: Identity, faults: readonly Fault[]): ObjectVerdict => ({
+  ...place,
+  kind,
+  name,
+  verdict: 'refused',
+  faults,
+  warnings: [],
+});
+
+/** The verdict on what is not of a kind that is read. */
+function strange(place: Place, identity: Identity): ObjectVerdict {
+  const { group, kind, name } = identity;
+  if (kind === '') return refusal(place, identity, [{ field: 'kind', reason: 'is required' }]);
+  if (group === POLICY_GROUP && !MACHINE_KINDS.includes(kind)) {
+    return refusal(place, identity, [
+      { field: 'kind', reason: `"${kind}" is not a kind of ${POLICY_GROUP}` },
+    ]);
+  }
+  const note = `kind ${kind} passed over`;
+  return { ...place, kind, name, verdict: 'passed over', note, faults: [], warnings: [] };
+}
+
+interface Taken {
+  readonly place: Place;
+  readonly group: string;
+  readonly value: Named;
+}
+
+/**
+ * Judges the objects in their order. Of two objects of one kind and name the second is refused, unless they are one
+ * object of Calico's that a cluster serves in both groups; that counts once.
+ */
+export function assemble(objects: readonly Placed[]): {
+  readonly snapshot: Snapshot;
+  readonly verdicts: readonly ObjectVerdict[];
+} {
+  const taken = new Map<string, Taken>();
+  const lists: { [K in keyof Snapshot]: Named[] } = {
+    pools: [],
+    networkSets: [],
+    nodes: [],
+    policies: [],
+    felixConfigs: [],
+  };
+  const verdicts = objects.map(({ place, value }): ObjectVerdict => {
+    if (!isObject(value)) {
+      const faults = [{ field: '', reason: `${quote(value)} is not an object` }];
+      return refusal(place, { group: '', kind: '', name: '' }, faults);
+    }
+    const identity = identityOf(value);
+    const { group, kind, name } = identity;
+    const how = KINDS.get(`${group}/${kind}`);
+    if (how === undefined) return strange(place, identity);
+    const read = how.read(value);
+    const { warnings } = read;
+    if (!read.ok) return { ...place, kind, name, verdict: 'refused', faults: read.faults, warnings };
+    const key = `${how.list}/${read.value.name}`;
+    const first = taken.get(key);
+    if (first !== undefined) return second(place, identity, read.value, first);
+    taken.set(key, { place, group, value: read.value });
+    lists[how.list].push(read.value);
+    return { ...place, kind, name, verdict: 'ok', faults: [], warnings };
+  });
+  // Each list holds what the reader that stands beside its name made.
+  return { snapshot: lists as unknown as Snapshot, verdicts };
+}
+
+function second(place: Place, identity: Identity, value: Named, first: Taken): ObjectVerdict {
+  const { group, kind, name } = identity;
+  const where = placeText(first.place);
+  if (group !== first.group && isDeepStrictEqual(value, first.value)) {
+    const note = `${kind} ${name} passed over: it is the one at ${where}, in the other group`;
+    return { ...place, kind, name, verdict: 'passed over', note, faults: [], warnings: [] };
+  }
+  const difference = group === first.group ? 'already' : 'already, in the other group and not the same';
+  return refusal(place, identity, [
+    { field: 'metadata.name', reason: `"${name}" stands at ${where} ${difference}` },
+  ]);
+}

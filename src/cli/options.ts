@@ -1,0 +1,101 @@
+// Options that several commands share, each with an environment twin NATOUTGOING_….
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { PlanOptions } from '../planner/assemble.ts';
+
+export interface FileOptions {
+  readonly filename: readonly string[];
+}
+
+export interface PlanningOptions extends FileOptions {
+  readonly node: string;
+  readonly kubeMark: number;
+  readonly tunnelInterface: readonly string[];
+  readonly felixConfig: boolean;
+}
+
+export type OutputFormat = 'text' | 'json';
+
+const INTERFACE_NAME = /^[A-Za-z0-9_.:-]{1,15}$/;
+
+const collect = (value: string, previous: readonly string[] | undefined): readonly string[] => [
+  ...(previous ?? []),
+  value,
+];
+
+export const withFiles = (command: Command): Command =>
+  command.addOption(
+    new Option(
+      '-f, --filename <path>',
+      'file or folder of manifests (YAML or JSON), - for standard input; may be given again',
+    )
+      .argParser(collect)
+      .makeOptionMandatory(),
+  );
+
+export const withOutput = (command: Command): Command =>
+  command.addOption(
+    new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'),
+  );
+
+export const withBackend = (command: Command): Command =>
+  command.addOption(
+    new Option(
+      '--backend <backend>',
+      'iptables backend; auto takes the one that kubelet, kube-proxy and Felix use',
+    )
+      .choices(['auto', 'nft', 'legacy'])
+      .default('auto')
+      .env('NATOUTGOING_BACKEND'),
+  );
+
+/** The node and the options of the operator that decide what the node's plan is. */
+export const withPlanning = (command: Command): Command =>
+  withFiles(command)
+    .addOption(
+      new Option('--node <name>', 'name of the Node whose rules are meant')
+        .env('NATOUTGOING_NODE')
+        .makeOptionMandatory(),
+    )
+    .addOption(
+      new Option('--kube-mark <mark>', "kube-proxy's masquerade mark, one bit")
+        .env('NATOUTGOING_KUBE_MARK')
+        .argParser(parseMark)
+        .default(0x4000, '0x4000'),
+    )
+    .addOption(
+      new Option('--tunnel-interface <name>', 'masquerade host traffic into this tunnel; may be given again')
+        .env('NATOUTGOING_TUNNEL_INTERFACES')
+        .argParser(parseInterfaces)
+        .default([], 'none'),
+    )
+    .addOption(
+      new Option(
+        '--no-felix-config',
+        "do not take over the natOutgoing options of Calico's FelixConfiguration",
+      ),
+    );
+
+export const planOptions = (options: PlanningOptions): PlanOptions => ({
+  kubeMark: options.kubeMark,
+  tunnelInterfaces: options.tunnelInterface,
+  inheritFelix: options.felixConfig,
+});
+
+export function parseMark(text: string): number {
+  const mark = /^(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})$/.test(text) ? Number(text) : Number.NaN;
+  if (!(mark > 0 && mark <= 0xffffffff) || mark.toString(2).replaceAll('0', '').length !== 1) {
+    throw new InvalidArgumentError('A mark of one bit is expected, such as 0x4000.');
+  }
+  return mark;
+}
+
+function parseInterfaces(text: string, previous: readonly string[]): readonly string[] {
+  const names = text.split(',');
+  const wrong = names.find(name => !INTERFACE_NAME.test(name));
+  if (wrong !== undefined) {
+    throw new InvalidArgumentError(
+      `${JSON.stringify(wrong)} is not an interface name of 1 to 15 characters.`,
+    );
+  }
+  return [...previous, ...names];
+}

@@ -1,0 +1,34 @@
+// The process around the command: streams, signals, exit code.
+import { text } from 'node:stream/consumers';
+import type { Io } from './cli/io.ts';
+import { run } from './cli/program.ts';
+
+/** How long a command may take to end after it was told to. */
+const GRACE_MS = 10_000;
+
+const stop = new AbortController();
+for (const name of ['SIGTERM', 'SIGINT'] as const) {
+  process.once(name, () => {
+    stop.abort(new Error(`stopped by ${name}`));
+    setTimeout(() => {
+      process.stderr.write(`error: did not end within ${GRACE_MS / 1000} s after ${name}\n`);
+      process.exit(2);
+    }, GRACE_MS).unref();
+  });
+}
+// A reader that closes the pipe early (head, less) ends the output, not in an error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
+});
+
+const io: Io = {
+  out: data => void process.stdout.write(data),
+  err: data => void process.stderr.write(data),
+  readStdin: () => text(process.stdin),
+  isTerminal: process.stdout.isTTY,
+  env: process.env,
+  signal: stop.signal,
+};
+
+process.exitCode = await run(process.argv.slice(2), io);
