@@ -169,12 +169,12 @@ function present<T>(read: Reader<T>, value: unknown, field: string, report: Repo
     : read(value, field, report);
 }
 
-/** Says when not exactly one of the members is there. */
+/** Says when not exactly one of the members is there; a null, which is a fault already, may have meant either. */
 export function exactlyOne(names: readonly string[]): Check<Members> {
   const joined = `${names.slice(0, -1).join(', ')} and ${names[names.length - 1]}`;
   return (_read, raw, field, report) => {
     const there = names.filter(name => has(raw, name));
-    if (there.length === 1) return;
+    if (there.length === 1 || there.some(name => raw[name] === null)) return;
     const found = there.length === 0 ? 'there is none' : `there are ${there.join(' and ')}`;
     refuse(report, field, `exactly one of ${joined} is required; ${found}`);
   };

@@ -53,14 +53,15 @@ const DEFAULT_LIMIT_MS = 120_000;
  * - that are as the verdict before makes them: what kube-proxy, Felix or others translated stays, and
  * - that are not already as the verdict after would make them.
  * Costs one reading of the table for each family, and one more for each group of entries that decide alike (all but the
- * client's port is equal). Never rejects but with the signal's reason; what failed is in the report.
+ * client's port is equal). Tools that fail are told in the report. Rejects with the signal's reason when it aborts, and
+ * with a RangeError when a plan refers to a set that it does not hold.
  */
 export async function flushChanged(options: FlushOptions): Promise<FlushReport> {
-  const notLooked = reasonNotToLook(options.before, options.after);
-  if (notLooked !== undefined || options.before === undefined) {
-    return reportOf(emptyTally(), notLooked);
-  }
-  const { exec, clock, signal, limitMs = DEFAULT_LIMIT_MS } = options;
+  const { before, after, exec, clock, signal, limitMs = DEFAULT_LIMIT_MS } = options;
+  const tally = emptyTally();
+  if (before === undefined) return reportOf(tally, 'unknownBefore');
+  const notLooked = reasonNotToLook(before, after);
+  if (notLooked !== undefined) return reportOf(tally, notLooked);
   const context: RunContext = {
     exec,
     clock,
@@ -68,29 +69,25 @@ export async function flushChanged(options: FlushOptions): Promise<FlushReport> 
     childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
     ...(signal === undefined ? {} : { signal }),
   };
-  const tally = emptyTally();
   const deadline = clock.now() + limitMs;
   await noting(tally, async () => {
-    const local = options.after.node.localAddresses ?? (await localAddresses(context));
+    const local = after.node.localAddresses ?? (await localAddresses(context));
     const work: Work = {
       context,
       local,
       localTexts: new Set(local.map(({ address }) => formatAddress(address))),
-      judge: judge(withLocal(options.before as PlannedNode, local), withLocal(options.after, local)),
+      judge: judge(withLocal(before, local), withLocal(after, local)),
       outInterfaceOf: options.outInterfaceOf ?? (paths => outInterfaces(context, paths)),
       tally,
     };
     for (const family of FAMILIES) {
-      await noting(tally, async () => {
-        await deleteAll(work, await outdated(work, family), deadline);
-      });
+      await noting(tally, async () => deleteAll(work, await outdated(work, family), deadline));
     }
   });
   return reportOf(tally);
 }
 
-function reasonNotToLook(before: PlannedNode | undefined, after: PlannedNode): FlushReport['notLooked'] {
-  if (before === undefined) return 'unknownBefore';
+function reasonNotToLook(before: PlannedNode, after: PlannedNode): FlushReport['notLooked'] {
   if (before.plan === after.plan && before.node.values === after.node.values) return 'samePlan';
   const flushes = flushingPolicies(before.plan).size + flushingPolicies(after.plan).size > 0;
   return flushes ? undefined : 'noFlushPolicy';
@@ -224,7 +221,10 @@ async function askInterfaces(work: Work, groups: readonly Group[]): Promise<Read
   return known;
 }
 
-/** One deletion for the group when all of it is outdated, else one for each entry that is. */
+/**
+ * One deletion for the group when all of it is outdated, else one for each entry that is. Connections that are born
+ * meanwhile must not fall under the one: where they look like the old ones but for their port, there is none.
+ */
 function deletionsOf(
   { local, tally }: Work,
   { first, entries }: Group,
@@ -239,7 +239,9 @@ function deletionsOf(
     if (stands === 'foreign') count(tally.skipped, 'translatedByOthers', 1);
     return stands === 'outdated';
   });
-  return old.length === entries.length
+  const { portRange: _, ...anyPort } = after;
+  const bornAlike = standing(first, before, anyPort, local) === 'already';
+  return old.length === entries.length && !bornAlike
     ? [{ policy, filter: withoutClient(first), entries: old.length }]
     : old.map(filter => ({ policy, filter, entries: 1 }));
 }

@@ -93,7 +93,10 @@ export interface World {
   /** Runs commands in the node's namespaces. */
   readonly exec: Exec;
   execIn(place: Place): Exec;
-  /** Starts a process in the node's namespaces. It is killed when the world closes or this process dies. */
+  /**
+   * Starts a process in the node's namespaces. It is killed when the world closes or this process dies; what it started
+   * itself is not.
+   */
   spawnInNode(
     argv: readonly [string, ...string[]],
     env?: Readonly<Record<string, string>>,

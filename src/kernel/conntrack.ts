@@ -92,22 +92,25 @@ const familyWord = (family: Family): string => (family === 4 ? 'ipv4' : 'ipv6');
 /** The arguments of a deletion. Without -w entries of all zones match; with -w 0 those that are in none. */
 export function deletionArgs({ family, protocol, zone, original, reply }: EntryFilter): readonly string[] {
   const icmp = family === 4 ? '--icmp' : '--icmpv6';
-  return [
-    ...['-D', '-f', familyWord(family), '-o', 'id', '-w', `${zone}`, '-p', `${protocol}`],
-    ...['-s', formatAddress(original.source), '-d', formatAddress(original.destination)],
-    ...['-r', formatAddress(reply.source), '-q', formatAddress(reply.destination)],
-    ...option('--sport', original.sourcePort),
-    ...option('--dport', original.destinationPort),
-    ...option('--reply-port-src', reply.sourcePort),
-    ...option('--reply-port-dst', reply.destinationPort),
-    ...option(`${icmp}-type`, original.icmp?.type),
-    ...option(`${icmp}-code`, original.icmp?.code),
-    ...option(`${icmp}-id`, original.icmp?.id),
+  const options: readonly (readonly [string, string | number | undefined])[] = [
+    ['-f', familyWord(family)],
+    ['-o', 'id'],
+    ['-w', zone],
+    ['-p', protocol],
+    ['-s', formatAddress(original.source)],
+    ['-d', formatAddress(original.destination)],
+    ['-r', formatAddress(reply.source)],
+    ['-q', formatAddress(reply.destination)],
+    ['--sport', original.sourcePort],
+    ['--dport', original.destinationPort],
+    ['--reply-port-src', reply.sourcePort],
+    ['--reply-port-dst', reply.destinationPort],
+    [`${icmp}-type`, original.icmp?.type],
+    [`${icmp}-code`, original.icmp?.code],
+    [`${icmp}-id`, original.icmp?.id],
   ];
+  return ['-D', ...options.flatMap(([name, value]) => (value === undefined ? [] : [name, `${value}`]))];
 }
-
-const option = (name: string, value: number | undefined): readonly string[] =>
-  value === undefined ? [] : [name, `${value}`];
 
 /** Reads what `conntrack -o id` prints of one family. */
 export function parseEntries(text: string, family: Family): ConntrackListing {

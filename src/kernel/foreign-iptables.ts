@@ -78,7 +78,8 @@ function sortWords(words: readonly string[]) {
       const values: string[] = [];
       // A comment is printed without quotes when it is one plain word, which can look like an option.
       if (name === '--comment') values.push(words[at++] ?? '');
-      else while (!isEnd(words[at]) && words[at] !== '!' && !isOption(words[at])) values.push(words[at++] ?? '');
+      else
+        while (!isEnd(words[at]) && words[at] !== '!' && !isOption(words[at])) values.push(words[at++] ?? '');
       options.push({ name, negated, values });
     }
     return options;
@@ -193,7 +194,11 @@ function betweenAsked(text: string, side: Side, family: Family): Asked | undefin
 /** Targets after which the next rule is asked. */
 const CONTINUING: ReadonlySet<string> = new Set(['MARK', 'CONNMARK', 'LOG', 'NFLOG', 'ULOG', 'TRACE', 'SET']);
 
-function outcomeOf(verb: string | undefined, target: string | undefined, options: readonly Option[]): Outcome {
+function outcomeOf(
+  verb: string | undefined,
+  target: string | undefined,
+  options: readonly Option[],
+): Outcome {
   if (verb === undefined) return { kind: 'continue' };
   if (target === undefined) return { kind: 'unknown', what: `${verb} without a target` };
   if (verb === '-g') return { kind: 'goto', chain: target };
@@ -223,9 +228,7 @@ function markChangeOf(target: string | undefined, options: readonly Option[]): M
   const read = (name: string) => valueAndMask(options.find(option => option.name === name)?.values[0] ?? '');
   if (target === 'MARK') {
     const xmark = read('--set-xmark');
-    return xmark === undefined
-      ? UNKNOWN_MARK
-      : { keep: ~xmark.mask >>> 0, flip: xmark.value, unknown: 0 };
+    return xmark === undefined ? UNKNOWN_MARK : { keep: ~xmark.mask >>> 0, flip: xmark.value, unknown: 0 };
   }
   if (target !== 'CONNMARK' || !options.some(({ name }) => name === '--restore-mark')) return undefined;
   const own = read('--nfmask')?.value ?? 0xffffffff;

@@ -75,7 +75,8 @@ function askedBy(left: Json, right: Json, op: string, table: TableRef): AskedFir
   }
 }
 
-const only = (asked: Asked | undefined): AskedFirst | undefined => (asked === undefined ? undefined : [asked]);
+const only = (asked: Asked | undefined): AskedFirst | undefined =>
+  asked === undefined ? undefined : [asked];
 
 const FAMILY_OF: ReadonlyMap<string, Family> = new Map([
   ['ip', 4],
@@ -111,7 +112,11 @@ function addressAsked(side: Side, right: Json, family: Family, table: TableRef):
   if (typeof right === 'string' && right.startsWith('@')) {
     const name = right.slice(1);
     if (!isPlainName(name) || !isPlainName(table.table)) return undefined;
-    return { kind: 'set', set: { kind: 'nft', family: table.family, table: table.table, name }, sides: [side] };
+    return {
+      kind: 'set',
+      set: { kind: 'nft', family: table.family, table: table.table, name },
+      sides: [side],
+    };
   }
   const ranges = all(itemsOf(right).map(item => addressesOf(item, family)));
   return ranges === undefined ? undefined : { kind: 'addresses', side, ranges };
@@ -129,7 +134,8 @@ const all = <T>(values: readonly (T | undefined)[]): readonly T[] | undefined =>
 function addressesOf(item: Json, family: Family): Range | undefined {
   if (typeof item === 'string') return rangeOf(item, family);
   const [kind, value] = expressionOf(item);
-  if (kind === 'prefix') return rangeOf(`${String(member(value, 'addr'))}/${String(member(value, 'len'))}`, family);
+  if (kind === 'prefix')
+    return rangeOf(`${String(member(value, 'addr'))}/${String(member(value, 'len'))}`, family);
   if (kind !== 'range' || !isList(value)) return undefined;
   const [first, last] = value.map(end => (typeof end === 'string' ? valueOf(end, family) : undefined));
   return first === undefined || last === undefined ? undefined : [first, last];
@@ -159,7 +165,9 @@ function metaAsked(key: string, right: Json): Asked | undefined {
     case 'l4proto':
       return protocolAsked(right);
     case 'nfproto':
-      return right === 'ipv4' || right === 'ipv6' ? { kind: 'family', family: right === 'ipv4' ? 4 : 6 } : undefined;
+      return right === 'ipv4' || right === 'ipv6'
+        ? { kind: 'family', family: right === 'ipv4' ? 4 : 6 }
+        : undefined;
     case 'oif':
     case 'oifname': {
       const names = all(itemsOf(right).map(item => (typeof item === 'string' ? item : undefined)));
@@ -175,7 +183,9 @@ function metaAsked(key: string, right: Json): Asked | undefined {
 function maskedAsked(left: Json, mask: Json | undefined, right: Json): AskedFirst | undefined {
   const [kind, value] = expressionOf(left);
   if (kind === 'meta' && member(value, 'key') === 'mark') {
-    return typeof mask === 'number' && typeof right === 'number' ? [{ kind: 'mark', value: right, mask }] : undefined;
+    return typeof mask === 'number' && typeof right === 'number'
+      ? [{ kind: 'mark', value: right, mask }]
+      : undefined;
   }
   const family = FAMILY_OF.get(String(member(value, 'protocol')));
   const side = SIDE_OF.get(String(member(value, 'field')));

@@ -70,7 +70,8 @@ export function readNftRule(rule: NftRule, text: string | undefined, table: Tabl
   for (const expression of rule.expressions) {
     const read = readExpression(expression, table);
     // What is asked after a change of the mark would have to be judged by another mark than what came before it.
-    const asked = mark === undefined ? read.conditions : read.conditions?.map(({ text }) => unknownCondition(text));
+    const asked =
+      mark === undefined ? read.conditions : read.conditions?.map(({ text }) => unknownCondition(text));
     conditions.push(...(asked ?? []));
     if (read.mark !== undefined) mark = mark === undefined ? read.mark : UNKNOWN_MARK;
     outcome = read.outcome ?? outcome;
@@ -113,7 +114,9 @@ function readExpression(expression: Json, table: TableRef): Addition {
     case 'jump':
     case 'goto': {
       const target = member(value, 'target');
-      return { outcome: typeof target === 'string' ? { kind, chain: target } : { kind: 'unknown', what: kind } };
+      return {
+        outcome: typeof target === 'string' ? { kind, chain: target } : { kind: 'unknown', what: kind },
+      };
     }
     case 'vmap':
     case 'queue':

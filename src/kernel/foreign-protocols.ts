@@ -24,7 +24,8 @@ const NUMBERS: ReadonlyMap<string, number> = new Map([
 
 /** The number of a printed protocol, alone in a list; undefined when it is not known. */
 export function protocolNumbers(text: string | number): readonly number[] | undefined {
-  const number = typeof text === 'number' ? text : (NUMBERS.get(text) ?? (/^\d{1,3}$/.test(text) ? Number(text) : -1));
+  const number =
+    typeof text === 'number' ? text : (NUMBERS.get(text) ?? (/^\d{1,3}$/.test(text) ? Number(text) : -1));
   return number >= 0 && number <= 255 ? [number] : undefined;
 }
 

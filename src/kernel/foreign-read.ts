@@ -97,8 +97,7 @@ async function readNft(reading: Reading, tools: Toolset | undefined): Promise<vo
   try {
     for (const base of readBases(listing.stdout, families)) {
       const isIptables = base.family !== 'inet' && base.table === 'nat' && base.name === POSTROUTING;
-      const chains =
-        isIptables && tools !== undefined ? await chainsOfIptables(reading, tools) : undefined;
+      const chains = isIptables && tools !== undefined ? await chainsOfIptables(reading, tools) : undefined;
       const { policy, priority, name, handle, table } = base;
       const nft = { family: base.family, table, handle };
       if (tools !== undefined && chains !== undefined) {
@@ -106,7 +105,15 @@ async function readNft(reading: Reading, tools: Toolset | undefined): Promise<vo
         hooks.push({ readBy: 'iptables-nft', place, name, priority, policy, nft, chains });
       } else {
         const place = `nft ${base.family} ${table} ${name}`;
-        hooks.push({ readBy: 'nft', place, name, priority, policy, nft, chains: await chainsOfNft(reading, base) });
+        hooks.push({
+          readBy: 'nft',
+          place,
+          name,
+          priority,
+          policy,
+          nft,
+          chains: await chainsOfNft(reading, base),
+        });
       }
     }
   } catch (error) {
@@ -145,7 +152,8 @@ async function chainsOfIptables(reading: Reading, tools: Toolset) {
   const readRest = async (): Promise<ReadChain> => {
     const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', '-S']);
     const listed = outcome.ok ? rulesOf(reading, tool, outcome.stdout) : undefined;
-    if (!outcome.ok) gaps.push(`Chains of ${tool} beyond the first ${FEW_CHAINS} are not known: ${outcome.error.message}.`);
+    if (!outcome.ok)
+      gaps.push(`Chains of ${tool} beyond the first ${FEW_CHAINS} are not known: ${outcome.error.message}.`);
     return name => Promise.resolve(listed?.(name));
   };
   const chains = await reach(POSTROUTING, read, readRest);
@@ -179,10 +187,13 @@ async function chainsOfNft({ context, gaps }: Reading, base: NftBase) {
     return readNftRules(rules.stdout).map(rule => readNftRule(rule, textByHandle.get(rule.handle), base));
   };
   const chains = await reach(base.name, read, async () => {
-    gaps.push(`Table ${family} ${table} of nftables has more than ${FEW_CHAINS} chains behind ${base.name}; the rest was not read.`);
+    gaps.push(
+      `Table ${family} ${table} of nftables has more than ${FEW_CHAINS} chains behind ${base.name}; the rest was not read.`,
+    );
     return () => Promise.resolve(undefined);
   });
-  if (!chains.has(base.name)) gaps.push(`Chain ${base.name} of table ${family} ${table} of nftables cannot be read.`);
+  if (!chains.has(base.name))
+    gaps.push(`Chain ${base.name} of table ${family} ${table} of nftables cannot be read.`);
   return chains;
 }
 

@@ -24,7 +24,7 @@ export async function outInterfaces(
   paths: readonly Path[],
 ): Promise<readonly (string | undefined)[]> {
   // Without the interface by which it comes in, a source that is not the node's own has no route (Linux 6.18).
-  const back = await routes(context, [...new Set(paths.map(({ source }) => `${formatAddress(source)}`))]);
+  const back = await routes(context, [...new Set(paths.map(({ source }) => formatAddress(source)))]);
   const requests = paths.map(({ source, destination }) => {
     const from = formatAddress(source);
     const enters = back.get(from);

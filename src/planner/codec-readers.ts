@@ -65,7 +65,7 @@ function namedList<T>(item: Reader<T>, max: number, nameOf: (item: T) => string)
 /** It becomes part of an ipset's name, which holds 31 characters. */
 const setId = string(text => /^[a-z0-9-]{1,20}$/.test(text), 'the id of a set (1 to 20 of a-z, 0-9 and -)');
 
-/** As in policies; and + alone, every interface, which FelixConfiguration can say. */
+/** As in policies; and + alone, every interface, which `decide` and the renderer know. */
 const outInterface = string(
   text => text === '+' || isInterface(text),
   'an interface name (at most 15 of letters, digits, _ . : and -, the last may be + for any rest)',

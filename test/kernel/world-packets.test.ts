@@ -160,6 +160,24 @@ test.each(FAMILIES)('IPv$family: a flow keeps its address, a new one follows the
   await Promise.all(flows.map(flow => flow.close()));
 });
 
+test.each(FAMILIES)("IPv$family: what the host sends into a tunnel gets the tunnel's address", async f => {
+  const local = '-m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL';
+  await node(`${f.iptables}-nft -t nat -A POSTROUTING -o vxlan.calico ${local} -j MASQUERADE`);
+  const [tunnelAddress, remote] =
+    f.family === 4 ? ['10.244.0.1', '10.244.200.1'] : ['fd00:244::1', 'fd00:244:0:200::1'];
+  for (const protocol of PROTOCOLS) {
+    for (const [source, expected] of [
+      [f.node, tunnelAddress],
+      [tunnelAddress, tunnelAddress],
+    ] as const) {
+      const seen = await world.send(from(source, remote, protocol, { from: 'node' }));
+      expect(seen, protocol).toMatchObject(arrived(expected, 'outside', protocol));
+    }
+    const pod = await world.send(from(f.pod, remote, protocol));
+    expect(pod, protocol).toMatchObject(arrived(f.pod, 'outside', protocol));
+  }
+});
+
 test('a connection that does not come about is said to', async () => {
   await node('iptables-nft -A FORWARD -p tcp -j REJECT --reject-with icmp-admin-prohibited');
   const probe = from('10.244.1.5', '8.8.8.8', 'tcp', { limitMs: 1500 });

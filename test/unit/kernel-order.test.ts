@@ -7,7 +7,7 @@ import { createDriver, type Driver } from '../../src/kernel/driver.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { fakeKernel, type FakeKernel } from './kernel-fake.ts';
-import { addressSets, anyTables, entriesOf, UNIVERSE } from './kernel-tables.ts';
+import { addressSets, anyTables, changedTables, entriesOf, UNIVERSE } from './kernel-tables.ts';
 
 /** Time stands still, and waiting is over at once. */
 const clock: Clock = { now: () => 0, sleep: () => Promise.resolve() };
@@ -95,7 +95,7 @@ describe.each([
     'gives each packet its old or its new verdict at every moment, and one of them throughout if they are equal',
     async () => {
       await fc.assert(
-        fc.asyncProperty(anyTables, anyTables, async (old, wanted) => {
+        fc.asyncProperty(changedTables, async ([old, wanted]) => {
           const kernel = fakeKernel();
           const first = driverOf(kernel);
           expect((await first.apply([old])).families.ipv4).toMatchObject({ ok: true });
@@ -126,7 +126,7 @@ describe.each([
     'converges after a stop at any line, by the same and by a new process',
     async () => {
       await fc.assert(
-        fc.asyncProperty(anyTables, anyTables, anyTables, fc.nat(40), async (old, wanted, later, stop) => {
+        fc.asyncProperty(changedTables, anyTables, fc.nat(40), async ([old, wanted], later, stop) => {
           for (const last of [wanted, later]) {
             const kernel = fakeKernel();
             const first = driverOf(kernel);

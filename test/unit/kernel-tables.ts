@@ -84,41 +84,59 @@ const ruleShapes = fc.record({
   target: fc.constantFrom('MASQUERADE', 'NETMAP', 'RETURN'),
 });
 
-/** Whole tables of one family: up to three rules behind a guard, and the pool default. */
-export const anyTables: fc.Arbitrary<FamilyTables> = fc
-  .tuple(
-    fc.tuple(addressSets, addressSets, addressSets),
-    fc.array(ruleShapes, { maxLength: 3 }),
-    fc.constantFrom(64, 128),
-  )
-  .map(([contents, shapes, maxelem]) => {
-    const setNamed = (id: string, content: AddressSet): KernelSet => ({
-      name: `masq4-${id}`,
-      guard: id === 'g',
-      maxelem: id === 'a' || id === 'g' ? maxelem : 64,
-      entries: entriesOf(content),
-    });
-    const used = IDS.filter(id =>
-      shapes.some(({ source, destination }) => source === id || destination === id),
-    );
-    const contentOf = (id: string): AddressSet => contents[IDS.indexOf(id as 'a')]!;
-    const sources = [...new Set(shapes.map(({ source }) => source))].map(contentOf);
-    const match = (id: string, negated: boolean, flag: string): string =>
-      `-m set ${negated ? '! ' : ''}--match-set masq4-${id} ${flag}`;
-    const rules = shapes.map(({ source, destination, negated, target }) => {
-      const to = destination === null ? '' : ` ${match(destination, negated, 'dst')}`;
-      return rule(`${match(source, false, 'src')}${to} -j ${target}`);
-    });
-    const guarded = shapes.length > 0;
-    const top = guarded ? [rule(`${match('g', false, 'src')} -j masq-p`)] : [];
-    return {
-      family: 4,
-      needed: true,
-      jump,
-      sets: [
-        ...used.map(id => setNamed(id, contentOf(id))),
-        ...(guarded ? [setNamed('g', union(4, sources))] : []),
-      ],
-      chains: [chainOf('masq-POSTROUTING', top), ...(guarded ? [chainOf('masq-p', rules)] : [])],
-    };
+type Shape = typeof ruleShapes extends fc.Arbitrary<infer T> ? T : never;
+
+const inputs = fc.record({
+  contents: fc.tuple(addressSets, addressSets, addressSets),
+  shapes: fc.array(ruleShapes, { maxLength: 3 }),
+  maxelem: fc.constantFrom(64, 128),
+});
+
+/** Whole tables of one family: up to three rules on three sets, behind a guard. */
+function build(contents: readonly AddressSet[], shapes: readonly Shape[], maxelem: number): FamilyTables {
+  const setNamed = (id: string, content: AddressSet): KernelSet => ({
+    name: `masq4-${id}`,
+    guard: id === 'g',
+    maxelem: id === 'a' || id === 'g' ? maxelem : 64,
+    entries: entriesOf(content),
   });
+  const used = IDS.filter(id =>
+    shapes.some(({ source, destination }) => source === id || destination === id),
+  );
+  const contentOf = (id: (typeof IDS)[number]): AddressSet => contents[IDS.indexOf(id)]!;
+  const sources = [...new Set(shapes.map(({ source }) => source))].map(contentOf);
+  const match = (id: string, negated: boolean, flag: string): string =>
+    `-m set ${negated ? '! ' : ''}--match-set masq4-${id} ${flag}`;
+  const rules = shapes.map(({ source, destination, negated, target }) => {
+    const to = destination === null ? '' : ` ${match(destination, negated, 'dst')}`;
+    return rule(`${match(source, false, 'src')}${to} -j ${target}`);
+  });
+  const guarded = shapes.length > 0;
+  const top = guarded ? [rule(`${match('g', false, 'src')} -j masq-p`)] : [];
+  return {
+    family: 4,
+    needed: true,
+    jump,
+    sets: [
+      ...used.map(id => setNamed(id, contentOf(id))),
+      ...(guarded ? [setNamed('g', union(4, sources))] : []),
+    ],
+    chains: [chainOf('masq-POSTROUTING', top), ...(guarded ? [chainOf('masq-p', rules)] : [])],
+  };
+}
+
+export const anyTables: fc.Arbitrary<FamilyTables> = inputs.map(({ contents, shapes, maxelem }) =>
+  build(contents, shapes, maxelem),
+);
+
+/** Two tables of which the second keeps some of the first: its rules, its sizes, the content of some sets. */
+export const changedTables: fc.Arbitrary<readonly [FamilyTables, FamilyTables]> = fc
+  .tuple(inputs, inputs, fc.tuple(fc.boolean(), fc.boolean(), fc.boolean(), fc.boolean(), fc.boolean()))
+  .map(([old, other, [newRules, newSize, ...newContents]]) => [
+    build(old.contents, old.shapes, old.maxelem),
+    build(
+      old.contents.map((content, i) => (newContents[i] === true ? other.contents[i]! : content)),
+      newRules ? other.shapes : old.shapes,
+      newSize ? other.maxelem : old.maxelem,
+    ),
+  ]);

@@ -133,7 +133,10 @@ describe('findShadowed and findEmpty', () => {
       minLength: 1,
       maxLength: 2,
     });
-    const limits: fc.Arbitrary<RuleSketch> = fc.record({ ports, outInterfaces }, { requiredKeys: [] });
+    const limits = fc.oneof(
+      fc.constant<RuleSketch>({}),
+      fc.record<RuleSketch, never>({ ports, outInterfaces }, { requiredKeys: [] }),
+    );
     const perNode = fc.constant<RuleSketch>({ action: 'SNAT', snat: { nodeValue: 'address:ExternalIP' } });
     const rule = fc
       .tuple(to, limits, fc.oneof({ weight: 4, arbitrary: action }, { weight: 1, arbitrary: perNode }))
@@ -142,22 +145,24 @@ describe('findShadowed and findEmpty', () => {
     let claims = 0;
     fc.assert(
       fc.property(plans(rule), plan => {
-        const shadowed = new Set(findShadowed(plan).map(({ policy, rule }) => key({ policy, rule })));
-        claims += shadowed.size;
-        if (shadowed.size === 0) return;
-        for (const value of values) {
-          const ask = decider(plan, { values: value });
-          for (const packet of packets()) {
-            const steps = (ask(packet, { trace: true }).trace ?? []).filter(
-              ({ outcome }) => outcome !== 'differs',
-            );
-            for (const { asked } of steps) expect(shadowed).not.toContain(key(asked));
+        const deciders = values.map(value => decider(plan, { values: value }));
+        for (const { policy, rule } of findShadowed(plan)) {
+          const own = key({ policy, rule });
+          const near = pairs.filter(pair => concerns(plan, { policy, rule }, pair.source, pair.destination));
+          const taken = new Set<string>();
+          for (const ask of deciders) {
+            for (const packet of packetsOf(near)) {
+              taken.add(key(takenAt(ask(packet, { trace: true }).trace ?? [], policy)?.asked ?? {}));
+            }
           }
+          expect(taken.size).toBeGreaterThan(0);
+          expect([...taken]).not.toContain(own);
+          claims++;
         }
       }),
       { numRuns: 150 },
     );
-    expect(claims).toBeGreaterThan(50);
+    expect(claims).toBeGreaterThan(30);
   });
 });
 
@@ -178,14 +183,16 @@ function concerns(plan: Plan, ref: RuleRef, source: Address, destination: Addres
   );
 }
 
-/** Every pair of addresses with every protocol, port and interface that tells rules of this test apart. */
-function* packets(): Generator<Packet> {
-  for (const pair of pairs) {
+type Pair = Pick<Packet, 'source' | 'destination'>;
+
+/** The pairs with every protocol, port and interface that tells rules of this test apart. */
+function* packetsOf(some: readonly Pair[]): Generator<Packet> {
+  for (const pair of some) {
     for (const outInterface of ['eth0', 'eth1', 'eth', 'eth01', 'w0', 'x']) {
-      for (const protocol of ['ICMP', 'SCTP'] as const)
-        yield { ...pair, outInterface, protocol, destinationPort: 1 };
+      yield { ...pair, outInterface, protocol: 'ICMP' };
+      yield { ...pair, outInterface, protocol: 'other' };
       for (const protocol of ['TCP', 'UDP'] as const) {
-        for (const destinationPort of [0, 1, 2, 3, 4, 5, 6, 7, 8]) {
+        for (const destinationPort of [1, 2, 3, 4, 5, 6, 7, 8]) {
           yield { ...pair, outInterface, protocol, destinationPort };
         }
       }
