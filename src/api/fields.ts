@@ -45,11 +45,11 @@ export function oneOf<T extends string>(...values: readonly T[]): Reader<T> {
  * "everything". All items are read, so that the faults of all are told.
  */
 export function list<T>(item: Reader<T>, max: number): Reader<readonly T[]> {
-  const expected = `1 to ${max} items are expected`;
   return (value, field, report) => {
     if (!Array.isArray(value)) return refuse(report, field, `${quote(value)} is not a list`);
-    if (value.length === 0) return refuse(report, field, `is empty; ${expected}`);
-    if (value.length > max) return refuse(report, field, `has ${value.length} items; ${expected}`);
+    if (value.length === 0) return refuse(report, field, `is empty; 1 to ${max} items are expected`);
+    if (value.length > max)
+      return refuse(report, field, `has ${value.length} items; 1 to ${max} are expected`);
     return items(value, item, field, report);
   };
 }

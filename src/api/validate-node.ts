@@ -13,7 +13,7 @@ const addresses: Reader<Addresses> = (value, field, report) => {
   return value.flatMap((item: unknown, index): Addresses => {
     const type = isObject(item) ? own(item, 'type') : undefined;
     if (!isObject(item) || (type !== 'InternalIP' && type !== 'ExternalIP')) return [];
-    const text = own(item, 'address');
+    const text = own(item, 'address') ?? null;
     const parsed = parseAddress(text);
     if (parsed.ok) return [{ type, address: parsed.value }];
     report.warnings.push({

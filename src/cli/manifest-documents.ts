@@ -2,6 +2,8 @@
 // document does not stop the others.
 import { type Document, LineCounter, parseAllDocuments, type YAMLError } from 'yaml';
 import { isObject, type JsonObject, own } from '../api/fields.ts';
+import { quote } from '../api/report.ts';
+import { jsonFaultOffset } from './json-fault.ts';
 
 /** Where an object stands: a file, a document in it (from 1) and, in a List, an item (from 0). */
 export interface Place {
@@ -52,12 +54,15 @@ function parseJson(file: string, text: string): Documents {
   try {
     return { objects: unlisted({ file, document: 1 }, JSON.parse(text)), problems: [] };
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    // V8 tells the offset, or nothing where the text ends too soon. What follows the offset quotes the text.
-    const offset = Number(/at position (\d+)/.exec(message)?.[1] ?? text.length);
+    const offset = jsonFaultOffset(text);
     const before = text.slice(0, offset).split('\n');
     const column = (before[before.length - 1] as string).length + 1;
-    const reason = `not JSON: ${message.replace(/,? ?(in JSON )?at position[^]*$/, '').replace(/, "[^]*$/, '')}`;
+    const what =
+      offset === text.length
+        ? 'it ends too soon'
+        : `${quote(text.slice(offset, offset + 20))} must not stand here`;
+    const reason =
+      error instanceof SyntaxError ? `not JSON: ${what}` : `not readable as JSON: ${String(error)}`;
     return { objects: [], problems: [problemLine(file, reason, { line: before.length, col: column })] };
   }
 }

@@ -103,18 +103,29 @@ function sortWords(words: readonly string[]) {
 
 const isOption = (word: string | undefined): boolean => /^--?[a-z]/.test(word ?? '');
 
-const textOf = (module: string, { name, negated, values }: Option): string =>
-  [...(module === '' ? [] : ['-m', module]), ...(negated ? ['!'] : []), name, ...values].join(' ');
+const textOf = (module: string, options: readonly Option[]): string =>
+  [
+    ...(module === '' ? [] : ['-m', module]),
+    ...options.flatMap(({ name, negated, values }) => [...(negated ? ['!'] : []), name, ...values]),
+  ].join(' ');
+
+/** Options that change what the ones beside them mean: one interface's addresses alone, entries with nomatch. */
+const NARROWING = /^addrtype --limit-iface|^set --(?!match-set)/;
 
 function conditionsOf({ module, options }: Part, family: Family): readonly Condition[] {
   if (module === 'comment') return [];
-  // It narrows the types that stand beside it to one interface's addresses.
-  const narrowed = module === 'addrtype' && options.some(({ name }) => name.startsWith('--limit-iface'));
-  return options.map(option => {
+  const narrowed = options.some(({ name }) => NARROWING.test(`${module} ${name}`));
+  const conditions: Condition[] = [];
+  const rest: Option[] = [];
+  for (const option of options) {
     const asked = narrowed ? undefined : askedBy(module, option, family);
-    const text = textOf(module, option);
-    return asked === undefined ? unknownCondition(text) : { ...asked, negated: option.negated, text };
-  });
+    if (asked === undefined) rest.push(option);
+    else conditions.push({ ...asked, negated: option.negated, text: textOf(module, [option]) });
+  }
+  // A match alone, such as -m socket, asks too.
+  const isAsking =
+    rest.length > 0 || (options.length === 0 && module !== '' && protocolNumbers(module) === undefined);
+  return isAsking ? [...conditions, unknownCondition(textOf(module, rest))] : conditions;
 }
 
 function askedBy(module: string, { name, values }: Option, family: Family): Asked | undefined {

@@ -18,3 +18,9 @@ export function expressionOf(value: Json | undefined): readonly [kind: string, v
 /** A member of an object; undefined for what is no object or lacks it. */
 export const member = (value: Json | undefined, key: string): Json | undefined =>
   isObject(value) ? value[key] : undefined;
+
+/** A member that is text or a number, as text; empty for what is neither. */
+export function textOf(value: Json | undefined, key: string): string {
+  const found = member(value, key);
+  return typeof found === 'string' || typeof found === 'number' ? String(found) : '';
+}

@@ -1,6 +1,6 @@
 // Reads what nft's matches ask, and the one statement that changes what they see: the packet's mark.
 import type { Family } from '../cidr/address.ts';
-import { expressionOf, isList, type Json, member } from './foreign-json.ts';
+import { expressionOf, isList, type Json, member, textOf } from './foreign-json.ts';
 import {
   type Asked,
   addressesAsked,
@@ -63,9 +63,9 @@ function askedBy(left: Json, right: Json, op: string, table: TableRef): AskedFir
   if (op === 'in') return undefined;
   switch (kind) {
     case 'payload':
-      return payloadAsked(String(member(value, 'protocol')), String(member(value, 'field')), right, table);
+      return payloadAsked(textOf(value, 'protocol'), textOf(value, 'field'), right, table);
     case 'meta':
-      return only(metaAsked(String(member(value, 'key')), right));
+      return only(metaAsked(textOf(value, 'key'), right));
     case '&':
       return isList(value) ? maskedAsked(value[0] ?? null, value[1], right) : undefined;
     case 'fib':
@@ -134,8 +134,7 @@ const all = <T>(values: readonly (T | undefined)[]): readonly T[] | undefined =>
 function addressesOf(item: Json, family: Family): Range | undefined {
   if (typeof item === 'string') return rangeOf(item, family);
   const [kind, value] = expressionOf(item);
-  if (kind === 'prefix')
-    return rangeOf(`${String(member(value, 'addr'))}/${String(member(value, 'len'))}`, family);
+  if (kind === 'prefix') return rangeOf(`${textOf(value, 'addr')}/${textOf(value, 'len')}`, family);
   if (kind !== 'range' || !isList(value)) return undefined;
   const [first, last] = value.map(end => (typeof end === 'string' ? valueOf(end, family) : undefined));
   return first === undefined || last === undefined ? undefined : [first, last];
@@ -187,8 +186,8 @@ function maskedAsked(left: Json, mask: Json | undefined, right: Json): AskedFirs
       ? [{ kind: 'mark', value: right, mask }]
       : undefined;
   }
-  const family = FAMILY_OF.get(String(member(value, 'protocol')));
-  const side = SIDE_OF.get(String(member(value, 'field')));
+  const family = FAMILY_OF.get(textOf(value, 'protocol'));
+  const side = SIDE_OF.get(textOf(value, 'field'));
   if (kind !== 'payload' || family === undefined || side === undefined) return undefined;
   if (typeof mask !== 'string' || typeof right !== 'string') return undefined;
   const asked = addressesAsked(`${right}/${mask}`, side, family);
@@ -199,7 +198,7 @@ function maskedAsked(left: Json, mask: Json | undefined, right: Json): AskedFirs
 function fibAsked(value: Json, right: Json): Asked | undefined {
   const flags = member(value, 'flags');
   const [flag, more] = isList(flags) ? flags : [flags];
-  const side = SIDE_OF.get(String(flag));
+  const side = SIDE_OF.get(typeof flag === 'string' ? flag : '');
   if (member(value, 'result') !== 'type' || right !== 'local' || side === undefined || more !== undefined) {
     return undefined;
   }

@@ -1,7 +1,15 @@
 // Reads what nft prints (1.0.6): chains, and rules as their expressions in order. Matches ask (foreign-nft-match.ts),
 // statements act, and one verdict may end the rule. Understood are the forms that Felix, kube-proxy and firewalld
 // write, and that nft shows for rules of iptables-nft.
-import { expressionOf, isList, isObject, type Json, type JsonObject, member } from './foreign-json.ts';
+import {
+  expressionOf,
+  isList,
+  isObject,
+  type Json,
+  type JsonObject,
+  member,
+  textOf,
+} from './foreign-json.ts';
 import {
   type Condition,
   type ForeignRule,
@@ -132,7 +140,8 @@ function translationOf(value: Json): string | undefined {
   const address = member(value, 'addr');
   if (typeof address === 'string') return address;
   const range = member(address, 'range');
-  return isList(range) ? range.join('-') : undefined;
+  const [first, last] = isList(range) ? range : [];
+  return typeof first === 'string' && typeof last === 'string' ? `${first}-${last}` : undefined;
 }
 
 const XT_PASSIVE: ReadonlySet<string> = new Set(['LOG', 'NFLOG', 'TRACE', 'SET']);
@@ -140,7 +149,7 @@ const XT_PASSIVE: ReadonlySet<string> = new Set(['LOG', 'NFLOG', 'TRACE', 'SET']
 /** A match or target of iptables, of which nft knows the name alone. */
 function readXt(value: Json): Addition {
   const type = member(value, 'type');
-  const name = String(member(value, 'name'));
+  const name = textOf(value, 'name');
   if (type === 'match') return name === 'comment' ? {} : { conditions: [unknownCondition(`-m ${name}`)] };
   if (name === 'MASQUERADE') return { outcome: { kind: 'masquerade' } };
   if (name === 'SNAT' || name === 'NETMAP') return { outcome: { kind: 'snat', to: undefined } };

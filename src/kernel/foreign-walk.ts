@@ -54,30 +54,27 @@ export interface Walk {
   readonly verdicts: Verdict[];
 }
 
-/** Through to the end, this base chain ended, or the connection's fate settled. */
+/** Through to the end, this base chain over, or the connection's fate settled for certain. */
 export type Way = 'through' | 'ended' | 'settled';
 
 /** Walks the base chain's rules of the numbers from (counted from 0) to before `to`; to its end when that is absent. */
 export function walkBase(walk: Walk, from = 0, to?: number): Way {
-  const rules = (walk.base.chains.get(walk.base.name) ?? []).slice(0, to);
-  const going: Going = { ...walk, laterDoubts: [...walk.doubts] };
-  const frame: Frame = { chain: walk.base.name, path: walk.base.place, above: [], doubts: [] };
-  const way = walkRules(going, rules, from, frame);
-  if (way === 'settled' || (way === 'through' && to !== undefined)) return way;
-  if (walk.base.policy === 'accept') return way;
-  const drop: Reached = {
-    text: 'policy drop',
-    place: walk.base.place,
-    chains: [],
-    doubts: going.laterDoubts,
-  };
-  walk.verdicts.push(verdictOf(drop, 'drops'));
-  return going.laterDoubts.length === 0 ? 'settled' : way;
+  const { base, verdicts } = walk;
+  const rules = (base.chains.get(base.name) ?? []).slice(0, to);
+  const going: Going = { ...walk, laterDoubts: [...walk.doubts], mayHaveEnded: walk.doubts.length > 0 };
+  const way = walkRules(going, rules, from, { chain: base.name, path: base.place, above: [], doubts: [] });
+  if (way === 'settled') return going.mayHaveEnded ? 'ended' : way;
+  if (way === 'ended' || to !== undefined || base.policy === 'accept') return way;
+  const { laterDoubts: doubts } = going;
+  verdicts.push(verdictOf({ text: 'policy drop', place: base.place, chains: [base.name], doubts }, 'drops'));
+  return going.mayHaveEnded ? 'ended' : 'settled';
 }
 
 interface Going extends Walk {
   /** Doubts about every rule from here to the end of the base chain: an end that is no verdict may have come. */
   readonly laterDoubts: string[];
+  /** What settles the fate from here on does so only if no end came before it. */
+  mayHaveEnded: boolean;
 }
 
 interface Frame {
@@ -167,11 +164,16 @@ const doubted = (reached: Reached, doubt: string): Reached => ({
   doubts: [...reached.doubts, doubt],
 });
 
-/** Leaving the base chain itself is its end. */
-const leave = (going: Going, reached: Reached): Way | 'left' =>
-  reached.chains.length > 1 ? 'left' : end(going, reached, 'leaves');
+/** Leaving the base chain itself is its end, at which its policy speaks. */
+function leave(going: Going, reached: Reached): Way | 'left' {
+  if (reached.chains.length > 1) return 'left';
+  if (going.base.policy === 'accept') return end(going, reached, 'leaves');
+  going.verdicts.push(verdictOf(reached, 'drops'));
+  return 'settled';
+}
 
 function end(going: Going, reached: Reached, effect: Effect): Way {
+  if (reached.doubts.length > 0) going.mayHaveEnded = true;
   if (going.listEnds) going.verdicts.push(verdictOf(reached, effect, undefined, going.base.place));
   else going.laterDoubts.push(...reached.doubts);
   return 'ended';

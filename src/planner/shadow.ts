@@ -20,13 +20,10 @@ export interface ShadowedRule extends RuleRef {
 const WORK_PER_RULE = 20_000;
 const WORK_PER_PLAN = 1_000_000;
 
-/** Rectangles of source × destination into which what is left of a rule may fall. */
-const MAX_PIECES = 64;
-
 /**
  * The rules that decide on no packet on any node of the plan (of a DryRun policy: count none), in the plan's order.
- * Where a rule is looked at with more than WORK_PER_RULE set entries, or more than MAX_PIECES rectangles are left of
- * it, or WORK_PER_PLAN is used up, it is not claimed to be shadowed. Rules of findEmpty are left out.
+ * Where that takes more than WORK_PER_RULE set entries, or WORK_PER_PLAN is used up, nothing more is taken off a rule
+ * than was by then, so it is mostly not claimed. Rules of findEmpty are left out.
  */
 export function findShadowed(plan: Plan): readonly ShadowedRule[] {
   const found: ShadowedRule[] = [];
@@ -156,18 +153,15 @@ function takesAll({ context, target, family }: Walk, rule: PlanRule): boolean {
 function pastPolicy(walk: Walk, policy: PlanPolicy, pieces: readonly Rectangle[]): readonly Rectangle[] {
   const { context, family, work } = walk;
   const policySource = context.addresses(policy.source, family);
-  let room = MAX_PIECES - pieces.length;
   return pieces.flatMap(piece => {
     const source = common(work, piece.source, policySource);
     if (source === undefined || context.isEmpty(source)) return [piece];
     const to = pastRules(walk, policy, piece.to);
     if (to === piece.to) return [piece];
     const beside = { source: minus(work, piece.source, policySource), to: piece.to };
-    const rest = [beside, { source, to }].filter(
+    return [beside, { source, to }].filter(
       part => !context.isEmpty(part.source) && !context.isEmpty(part.to),
     );
-    if (rest.length > 1 && room-- <= 0) return [piece];
-    return rest;
   });
 }
 

@@ -34,9 +34,9 @@ describe('the examples on a real API server', () => {
     expect(kinds).toContain('IPPool');
   });
 
-  it.each(examples.map(object => ({ object, title: `${groupKind(object)} ${object.metadata.name}` })))(
-    '$title is accepted',
-    async ({ object }) => {
+  it.each(examples.map(object => [`${groupKind(object)} ${object.metadata.name}`, object] as const))(
+    '%s is accepted',
+    async (_, object) => {
       const resource = resources.get(groupKind(object));
       expect(resource, `no API server resource for ${groupKind(object)}`).toBeDefined();
       const response = await create(server.client, resource ?? '', object);

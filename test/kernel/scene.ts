@@ -172,8 +172,11 @@ export const block = (cidr: string, ...except: string[]): object => ({
 export interface Scene {
   readonly world: World;
   readonly driver: Driver;
-  /** Puts the rules of these objects into the kernel; fails when an object is refused or a family fails. */
-  apply(objects: readonly object[], options?: Partial<PlanOptions>): Promise<DriverReport>;
+  /**
+   * Puts the rules of these objects into the kernel, by the scene's driver unless another is given; fails when an
+   * object is refused or a family fails.
+   */
+  apply(objects: readonly object[], options?: Partial<PlanOptions>, by?: Driver): Promise<DriverReport>;
   /** The source address that the receiver saw. */
   seen(probe: Partial<Probe> & Pick<Probe, 'source' | 'destination'>): Promise<string>;
   /** Runs an iptables command line of the backend on the node, for neighbours' rules. */
@@ -196,13 +199,13 @@ export async function openSceneWithDriver(backend: Backend): Promise<Scene> {
     world,
     driver,
     run,
-    async apply(objects, options = {}) {
+    async apply(objects, options = {}, by = driver) {
       const text = JSON.stringify({ apiVersion: 'v1', kind: 'List', items: objects });
       const manifests = await loadManifests(['-'], () => Promise.resolve(text));
       expect(manifests.problems).toEqual([]);
       expect(manifests.verdicts.filter(({ verdict }) => verdict !== 'ok')).toEqual([]);
       const { plan, values } = planNode(manifests.snapshot, NODE, { ...DEFAULT_OPTIONS, ...options });
-      const report = await driver.apply(FAMILIES.map(family => renderFamily(plan, values, family)));
+      const report = await by.apply(FAMILIES.map(family => renderFamily(plan, values, family)));
       for (const family of Object.values(report.families)) expect(family).toMatchObject({ ok: true });
       return report;
     },

@@ -135,7 +135,7 @@ describe('faults', () => {
   });
 
   it.each([
-    [{ apiVersion: 'natoutgoing.io/v1', ...{ metadata: { name: 'a' }, spec: minimal } }, 'apiVersion'],
+    [{ apiVersion: 'natoutgoing.io/v1', metadata: { name: 'a' }, spec: minimal }, 'apiVersion'],
     [{ kind: 'MasqPlan', metadata: { name: 'a' }, spec: minimal }, 'kind'],
     [{ metadata: {}, spec: minimal }, 'metadata.name'],
     [{ metadata: { name: 'A' }, spec: minimal }, 'metadata.name'],
@@ -149,7 +149,7 @@ describe('faults', () => {
     [null, ''],
     [[], ''],
     ['text', ''],
-  ])('name the field of the object itself: %j', (object, field) => {
+  ])('name the field of the object itself, case %#', (object, field) => {
     expect(faultsOf(object).map(fault => fault.field)).toEqual([field]);
   });
 

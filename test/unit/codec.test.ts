@@ -88,13 +88,13 @@ describe('the JSON of a plan', () => {
         expect(decoded).toEqual({ ok: true, plan, values });
         if (decoded.ok) expect(textOf(decoded.plan, decoded.values)).toBe(text);
       }),
-      { numRuns: 1000 },
+      { numRuns: 300 },
     );
   });
 
   it('does not depend on the order in which sets and values were made', () => {
-    const turned: Plan = { ...PLAN, sets: new Map([...PLAN.sets].reverse()) };
-    expect(textOf(turned, new Map([...VALUES].reverse()))).toBe(textOf(PLAN, VALUES));
+    const turned: Plan = { ...PLAN, sets: new Map([...PLAN.sets].toReversed()) };
+    expect(textOf(turned, new Map([...VALUES].toReversed()))).toBe(textOf(PLAN, VALUES));
   });
 
   it('may hold entries in any order, twice, and more than needed', () => {

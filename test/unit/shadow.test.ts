@@ -64,11 +64,14 @@ describe('findShadowed in one policy', () => {
     };
     expect(shadowed(single(touching, tcp(10, 80)))).toHaveLength(1);
     expect(shadowed(single(touching, tcp(10, 91)))).toEqual([]);
+    const nested: RuleSketch = { ports: [tcp(1, 100), tcp(10, 20)].flatMap(rule => rule.ports ?? []) };
+    expect(shadowed(single(nested, tcp(5, 90)))).toHaveLength(1);
     expect(shadowed(single({ outInterfaces: ['eth+'] }, { outInterfaces: ['eth0', 'eth1+'] }))).toHaveLength(
       1,
     );
     expect(shadowed(single({ outInterfaces: ['eth0'] }, { outInterfaces: ['eth+'] }))).toEqual([]);
     expect(shadowed(single({ outInterfaces: ['eth0'] }, {}))).toEqual([]);
+    expect(shadowed(single({ outInterfaces: ['eth1'] }, { outInterfaces: ['eth1+'] }))).toEqual([]);
     expect(shadowed(single({ outInterfaces: ['+'] }, {}))).toHaveLength(1);
   });
 
@@ -114,6 +117,17 @@ describe('findShadowed across policies', () => {
     expect(
       shadowed([{ rules: [{ ...tcp(80), action: 'Continue' }, {}] }, { rules: [tcp(443), tcp(79, 80)] }]),
     ).toEqual([{ ...p(1, 0), by: [p(0, 1)] }]);
+    for (const [continuing, later] of [
+      ['eth0', 'eth+'],
+      ['eth+', 'eth0'],
+      ['eth+', 'eth0+'],
+      ['eth0+', 'eth+'],
+    ] as const) {
+      const leading: PolicySketch = { rules: [{ outInterfaces: [continuing], action: 'Continue' }, {}] };
+      expect(shadowed([leading, { rules: [{ outInterfaces: [later] }, { outInterfaces: ['lo'] }] }])).toEqual(
+        [{ ...p(1, 1), by: [p(0, 1)] }],
+      );
+    }
     expect(
       shadowed([
         { rules: [{ to: 'inner', action: 'Continue' }, {}] },
@@ -213,7 +227,7 @@ describe('findShadowed on large plans', () => {
     ]);
   });
 
-  it('claims nothing when too many pieces are left', () => {
+  it('claims nothing of a rule that falls into too many pieces', () => {
     const stripes = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`d${i}`, [`10.0.${i}.0/24`]]));
     const sources = Object.fromEntries(
       Array.from({ length: 200 }, (_, i) => [`s${i}`, [`10.244.${i}.0/24`]]),
