@@ -217,7 +217,6 @@ describe('a flush', () => {
       ),
       { numRuns: 300 },
     );
-    console.log(counts);
     // Both happen often, or nothing was tested.
     expect(counts.gone).toBeGreaterThan(400);
     expect(counts.entries - counts.gone).toBeGreaterThan(400);

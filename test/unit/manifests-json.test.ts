@@ -50,11 +50,12 @@ it('100,000 nets are read from JSON in well under a second', async () => {
   try {
     await writeFile(join(folder, 'a.json'), JSON.stringify(set));
     let fastest = Number.POSITIVE_INFINITY;
-    // Other programs share the machine: the fastest of three says what the code costs.
+    // Other programs share the machine: processor time, and the least of three, says what the code costs.
     for (let run = 0; run < 3; run++) {
-      const start = performance.now();
+      const start = process.cpuUsage();
       const { snapshot } = await loadManifests([folder], () => Promise.reject(new Error('not asked for')));
-      fastest = Math.min(fastest, performance.now() - start);
+      const { user, system } = process.cpuUsage(start);
+      fastest = Math.min(fastest, (user + system) / 1000);
       expect(snapshot.networkSets[0]?.nets.map(formatCidr)).toEqual(nets);
     }
     // 0.2 to 0.5 s; the YAML parser needs about 2 s for the same.
@@ -62,4 +63,4 @@ it('100,000 nets are read from JSON in well under a second', async () => {
   } finally {
     await rm(folder, { recursive: true });
   }
-});
+}, 30_000);

@@ -1,0 +1,64 @@
+// How everything here is measured: sides in turn, so that a busy machine hurts all alike, and medians with quartiles.
+
+export interface Spread {
+  readonly median: number;
+  /** The quartiles: half of the rounds lie between them. */
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Measures something once. The unit is the caller's. */
+export type Side = () => Promise<number> | number;
+
+/**
+ * Runs every side once a round, each round beginning with another side. The first round warms up and is not counted.
+ * Gives the values of each side in the order of the rounds.
+ */
+export async function interleave<K extends string>(
+  sides: Readonly<Record<K, Side>>,
+  rounds: number,
+  signal: AbortSignal,
+): Promise<Readonly<Record<K, readonly number[]>>> {
+  const entries = Object.entries<Side>(sides);
+  const values = new Map<string, number[]>(entries.map(([name]) => [name, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (let i = 0; i < entries.length; i++) {
+      signal.throwIfAborted();
+      const [name, side] = entries[(round + i) % entries.length] as [string, Side];
+      const value = await side();
+      if (round > 0) values.get(name)?.push(value);
+    }
+  }
+  return Object.fromEntries(values) as Readonly<Record<K, readonly number[]>>;
+}
+
+/** Median and quartiles. Throws when there is nothing to take them of. */
+export function spreadOf(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  return { median: quantile(sorted, 0.5), low: quantile(sorted, 0.25), high: quantile(sorted, 0.75) };
+}
+
+function quantile(sorted: readonly number[], q: number): number {
+  const at = (sorted.length - 1) * q;
+  const below = sorted[Math.floor(at)];
+  const above = sorted[Math.ceil(at)];
+  if (below === undefined || above === undefined) throw new Error('nothing was measured');
+  return below + (above - below) * (at - Math.floor(at));
+}
+
+/** What of each round's value is beyond that of the same round's floor. */
+export const beyond = (values: readonly number[], floor: readonly number[]): readonly number[] =>
+  values.map((value, i) => value - (floor[i] ?? Number.NaN));
+
+/** Ratio of the medians; the quartiles are those of the ratios round by round. */
+export function ratioOf(ours: readonly number[], others: readonly number[]): Spread {
+  const byRound = spreadOf(ours.map((value, i) => value / (others[i] ?? Number.NaN)));
+  return { ...byRound, median: spreadOf(ours).median / spreadOf(others).median };
+}
+
+/** Milliseconds that the work took, by a clock that does not run backwards. */
+export async function timed(work: () => Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+}
