@@ -1,10 +1,30 @@
-// How a MasqPolicy chooses addresses: ranges, pools, network sets and scopes.
+// How a MasqPolicy chooses addresses: ranges, pools, network sets and scopes to match, and one to leave with.
+import type { Address } from '../cidr/address.ts';
 import { type Cidr, containsCidr, formatCidr, parseCidr, sameCidr } from '../cidr/cidr.ts';
-import { defaulted, exactlyOne, list, mapped, object, oneOf, optional, own, required } from './fields.ts';
-import type { Destination, IpBlock, NetworkSetSelection, PolicySource, PoolSelection } from './model.ts';
+import {
+  defaulted,
+  exactlyOne,
+  isObject,
+  list,
+  mapped,
+  object,
+  oneOf,
+  optional,
+  own,
+  required,
+} from './fields.ts';
+import type {
+  Destination,
+  IpBlock,
+  NetworkSetSelection,
+  PerFamily,
+  PolicySource,
+  PoolSelection,
+  SnatSource,
+} from './model.ts';
 import { quote, type Reader, type Report, refuse } from './report.ts';
 import { labelSelector, names } from './selector.ts';
-import { cidr } from './values.ts';
+import { annotationKey, cidr, sourceAddress } from './values.ts';
 
 /** The limits of the CRD: with them the API server's estimate of the cost of its CEL rules stays in its budget. */
 const MAX_EXCEPTIONS = 16;
@@ -75,4 +95,37 @@ export const destination: Reader<Destination> = mapped(
   ),
   // Exactly one member is there, which is what the union says.
   read => read as Destination,
+);
+
+const addressList = list(sourceAddress, 2);
+
+/** At most one address for each family: a second would make the choice a matter of order. */
+const snatAddresses: Reader<PerFamily<Address>> = (value, field, report) => {
+  const found = addressList(value, field, report);
+  if (found === undefined) return undefined;
+  const [first, second] = found as readonly [Address, Address?];
+  if (second === undefined) return { [first.family]: first };
+  if (second.family !== first.family) return { [first.family]: first, [second.family]: second };
+  const text = quote((value as readonly unknown[])[1]);
+  const reason = `${text} is a second IPv${first.family} address; at most one for each family is allowed`;
+  return refuse(report, `${field}[1]`, reason);
+};
+
+const addressFrom = object(
+  {
+    nodeAnnotation: optional(annotationKey),
+    nodeAddressType: optional(oneOf('InternalIP', 'ExternalIP')),
+  },
+  'refuse',
+  exactlyOne(['nodeAnnotation', 'nodeAddressType']),
+);
+
+export const snatSource: Reader<SnatSource> = mapped(
+  object(
+    { addresses: optional(snatAddresses), addressFrom: optional(addressFrom) },
+    'refuse',
+    exactlyOne(['addresses', 'addressFrom']),
+  ),
+  // Exactly one member is there, and exactly one in addressFrom, which is what the union says.
+  ({ addresses, addressFrom }) => (isObject(addressFrom) ? addressFrom : { addresses }) as SnatSource,
 );

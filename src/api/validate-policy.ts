@@ -1,7 +1,7 @@
 // MasqPolicy: everything that its CRD and the CEL rules in it check, checked again. Objects can be older than a rule
 // of the CRD, and manifests are read without an API server. What is accepted there is accepted here and the other way
 // round; keys of matchLabels, which CEL cannot afford to look at, are the one exception.
-import { destination, policySource } from './addresses.ts';
+import { destination, policySource, snatSource } from './addresses.ts';
 import {
   defaulted,
   has,
@@ -30,7 +30,6 @@ import type {
 import { identity, metadata } from './object.ts';
 import { quote, type Reader, type Report, refuse, validated } from './report.ts';
 import { labelSelector } from './selector.ts';
-import { snatSource } from './snat.ts';
 import { interfaceName, ruleName } from './values.ts';
 
 /** The limits of the CRD. */

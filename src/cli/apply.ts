@@ -5,8 +5,8 @@ import { systemClock } from '../kernel/clock.ts';
 import { createDriver, type Driver } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import type { DriverReport } from '../kernel/report.ts';
-import { EXIT, type ExitCode, type Io, json } from './io.ts';
-import { anyRefused, complaints, type Loaded, load, requireRoot } from './load.ts';
+import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
+import { anyRefused, complaints, type Loaded, load, requireRoot, unusable } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
 import { anyFailed, reportNotes, reportText } from './report.ts';
 import { signatureOf, untilChanged } from './watch-files.ts';
@@ -33,7 +33,8 @@ Examples:
   natoutgoing apply -f manifests/ --node worker-1 --watch
 
 Rules stay when the command ends; natoutgoing cleanup removes them.
-Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong usage, or a family failed.`,
+A file that cannot be read, and a folder without objects, change nothing.
+Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong usage, or an error.`,
     )
     .action(async (options: Options) => {
       requireRoot('apply');
@@ -45,6 +46,8 @@ Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong us
       });
       if (options.watch) return watch(options, io, driver);
       const loaded = await loadAndTell(options, io);
+      const obstacle = unusable(loaded.manifests);
+      if (obstacle !== undefined) throw new CommandError(`nothing was changed: ${obstacle}`);
       const report = await driver.apply(loaded.tables, io.signal);
       tell(report, options, io);
       if (anyFailed(report)) return exit(EXIT.error);
@@ -89,7 +92,9 @@ async function followFiles(
     // The signature is taken before reading, so that a change in between is seen as one.
     const seen = await signatureOf(options.filename);
     loaded = await loadAndTell(options, io, loaded);
-    want(loaded.tables);
+    const obstacle = unusable(loaded.manifests);
+    if (obstacle === undefined) want(loaded.tables);
+    else io.err(`error: the rules stay as they are: ${obstacle}\n`);
     await untilChanged(options.filename, seen, systemClock, io.signal).catch(() => {});
   }
 }

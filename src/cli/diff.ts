@@ -5,7 +5,7 @@ import { createDriver, type DriverDiff } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { silentLog } from '../kernel/log.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
-import { anyRefused, complaints, load, requireRoot } from './load.ts';
+import { anyRefused, complaints, load, requireRoot, unusable } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
 
 interface Options extends PlanningOptions {
@@ -28,6 +28,8 @@ Exit codes: 0 same; 1 differs; 2 wrong usage, an object was refused, or an error
       requireRoot('diff');
       const loaded = await load(options, io);
       for (const line of complaints(loaded)) io.err(`${line}\n`);
+      const obstacle = unusable(loaded.manifests);
+      if (obstacle !== undefined) throw new CommandError(`nothing was compared: ${obstacle}`);
       const driver = createDriver({
         exec: systemExec,
         clock: systemClock,

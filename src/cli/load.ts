@@ -45,6 +45,19 @@ export function complaints(loaded: Pick<Loaded, 'manifests' | 'problems'>): read
 export const problemLine = (problem: Problem): string =>
   `${problem.kind}/${problem.name}: ${problem.field === '' ? '' : `${problem.field}: `}${problem.message}`;
 
+/**
+ * Why the manifests cannot be acted on at all; undefined when they can. What a file holds that cannot be read is not
+ * known, and to act without it would remove its rules, or masquerade what its pools spare. The same goes for an empty
+ * folder: whoever wants no rules says so by `cleanup`.
+ */
+export function unusable(manifests: Manifests): string | undefined {
+  if (manifests.problems.length > 0) return 'not everything that is wanted could be read';
+  if (manifests.verdicts.every(({ verdict }) => verdict === 'passed over')) {
+    return 'the files hold no object that says anything about address translation (natoutgoing cleanup removes all rules)';
+  }
+  return undefined;
+}
+
 /** Whether an object or a file was refused, so that not all that was asked for is in the plan. */
 export const anyRefused = (manifests: Manifests): boolean =>
   manifests.problems.length > 0 || manifests.verdicts.some(verdict => verdict.verdict === 'refused');

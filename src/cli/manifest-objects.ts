@@ -25,28 +25,43 @@ interface Named {
   readonly name: string;
 }
 
-interface Kind {
+type Lists = { readonly [K in keyof Snapshot]: Snapshot[K][number][] };
+
+/** What a reader said, and how what it read gets into the snapshot. */
+interface Reading {
   readonly list: keyof Snapshot;
-  readonly read: (object: unknown) => Validated<Named>;
+  readonly validated: Validated<Named>;
+  readonly take: (lists: Lists) => void;
+}
+
+type Kind = (object: unknown) => Reading;
+
+function kindOf<K extends keyof Snapshot>(
+  list: K,
+  read: (object: unknown) => Validated<Snapshot[K][number]>,
+): Kind {
+  return object => {
+    const validated = read(object);
+    const take = (lists: Lists): void => {
+      if (validated.ok) lists[list].push(validated.value);
+    };
+    return { list, validated, take };
+  };
 }
 
 const POLICY_GROUP = 'natoutgoing.io';
 /** Written by programs for programs; of no interest to who reads manifests. */
 const MACHINE_KINDS = ['MasqPlan', 'MasqNode'];
 
-const CALICO_KINDS: readonly (readonly [string, Kind])[] = [
-  ['IPPool', { list: 'pools', read: readIpPool }],
-  ['GlobalNetworkSet', { list: 'networkSets', read: readNetworkSet }],
-  ['FelixConfiguration', { list: 'felixConfigs', read: readFelixConfiguration }],
-];
-
 /** By group and kind; the readers look at the version. */
 const KINDS: ReadonlyMap<string, Kind> = new Map<string, Kind>([
-  [`${POLICY_GROUP}/MasqPolicy`, { list: 'policies', read: validateMasqPolicy }],
-  ['/Node', { list: 'nodes', read: readNode }],
-  ...['crd.projectcalico.org', 'projectcalico.org'].flatMap(group =>
-    CALICO_KINDS.map(([kind, how]): [string, Kind] => [`${group}/${kind}`, how]),
-  ),
+  [`${POLICY_GROUP}/MasqPolicy`, kindOf('policies', validateMasqPolicy)],
+  ['/Node', kindOf('nodes', readNode)],
+  ...['crd.projectcalico.org', 'projectcalico.org'].flatMap((group): [string, Kind][] => [
+    [`${group}/IPPool`, kindOf('pools', readIpPool)],
+    [`${group}/GlobalNetworkSet`, kindOf('networkSets', readNetworkSet)],
+    [`${group}/FelixConfiguration`, kindOf('felixConfigs', readFelixConfiguration)],
+  ]),
 ]);
 
 export const placeText = ({ file, document, item }: Place): string =>
@@ -110,7 +125,7 @@ export function assemble(objects: readonly Placed[]): {
   readonly verdicts: readonly ObjectVerdict[];
 } {
   const taken = new Map<string, Taken>();
-  const lists: { [K in keyof Snapshot]: Named[] } = {
+  const lists: Lists = {
     pools: [],
     networkSets: [],
     nodes: [],
@@ -124,20 +139,20 @@ export function assemble(objects: readonly Placed[]): {
     }
     const identity = identityOf(value);
     const { group, kind, name } = identity;
-    const how = KINDS.get(`${group}/${kind}`);
-    if (how === undefined) return strange(place, identity);
-    const read = how.read(value);
-    const { warnings } = read;
-    if (!read.ok) return { ...place, kind, name, verdict: 'refused', faults: read.faults, warnings };
-    const key = `${how.list}/${read.value.name}`;
+    const read = KINDS.get(`${group}/${kind}`)?.(value);
+    if (read === undefined) return strange(place, identity);
+    const { list, validated, take } = read;
+    const { warnings } = validated;
+    if (!validated.ok)
+      return { ...place, kind, name, verdict: 'refused', faults: validated.faults, warnings };
+    const key = `${list}/${validated.value.name}`;
     const first = taken.get(key);
-    if (first !== undefined) return second(place, identity, read.value, first);
-    taken.set(key, { place, group, value: read.value });
-    lists[how.list].push(read.value);
+    if (first !== undefined) return second(place, identity, validated.value, first);
+    taken.set(key, { place, group, value: validated.value });
+    take(lists);
     return { ...place, kind, name, verdict: 'ok', faults: [], warnings };
   });
-  // Each list holds what the reader that stands beside its name made.
-  return { snapshot: lists as unknown as Snapshot, verdicts };
+  return { snapshot: lists, verdicts };
 }
 
 function second(place: Place, identity: Identity, value: Named, first: Taken): ObjectVerdict {

@@ -148,6 +148,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
   function failure(context: RunContext, tables: FamilyTables, writes: Writes, error: unknown): FamilyReport {
     context.signal?.throwIfAborted();
     belief = undefined;
+    searched = false;
     const reported = reportedError(error);
     // A host without IPv6 NAT, say, lacks nothing when no pod of that family is to be translated.
     if (!tables.needed && (reported.kind === 'not-found' || reported.kind === 'unsupported')) {
@@ -172,6 +173,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
         } catch (error) {
           // What the kernel holds now is not known: the whole way finds out, and says what is wrong if it still is.
           context.signal?.throwIfAborted();
+          searched = false;
           warning = `the kernel was read anew, since a change failed: ${messageOf(error)}`;
         }
       }

@@ -19,17 +19,17 @@ export async function interleave<K extends string>(
   rounds: number,
   signal: AbortSignal,
 ): Promise<Readonly<Record<K, readonly number[]>>> {
-  const entries = Object.entries<Side>(sides);
-  const values = new Map<string, number[]>(entries.map(([name]) => [name, []]));
+  const names = Object.keys(sides) as K[];
+  const values = Object.fromEntries(names.map(name => [name, []])) as unknown as Record<K, number[]>;
   for (let round = 0; round <= rounds; round++) {
-    for (let i = 0; i < entries.length; i++) {
+    for (let i = 0; i < names.length; i++) {
       signal.throwIfAborted();
-      const [name, side] = entries[(round + i) % entries.length] as [string, Side];
-      const value = await side();
-      if (round > 0) values.get(name)?.push(value);
+      const name = names[(round + i) % names.length] as K;
+      const value = await sides[name]();
+      if (round > 0) values[name].push(value);
     }
   }
-  return Object.fromEntries(values) as Readonly<Record<K, readonly number[]>>;
+  return values;
 }
 
 /** Median and quartiles. Throws when there is nothing to take them of. */

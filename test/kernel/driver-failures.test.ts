@@ -82,9 +82,11 @@ describe.each(['nft', 'legacy'] as const)('%s', backend => {
     bench.spoil = () => undefined;
     // What waits for its removal is due by then.
     bench.clock.forward(3_600_000);
+    // A tool that lies is found out by looking, not by the next change.
     const mender = restarts ? bench.driver() : driver;
-    expect(ipv4(await mender.apply([NEW]))).toMatchObject({ ok: true, pendingDestroys: [] });
-    expect(ipv4(await mender.verify())).toMatchObject({ ok: true });
+    expect(ipv4(await mender.apply([NEW]))).toMatchObject({ ok: true });
+    bench.clock.forward(3_600_000);
+    expect(ipv4(await mender.verify())).toMatchObject({ ok: true, pendingDestroys: [] });
     expect(await bench.dump()).toBe(wanted);
     bench.commands.length = 0;
     expect(await bench.driver().apply([NEW])).toMatchObject({ changed: false });

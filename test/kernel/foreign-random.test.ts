@@ -18,13 +18,16 @@ type Match = (n: Names) => readonly [iptables: string, nft: string];
 const ip = (n: Names): string => (n.family === 4 ? 'ip' : 'ip6');
 const host = (n: Names): number => (n.family === 4 ? 32 : 128);
 
+const maskedPods = (n: Names): string =>
+  n.family === 4 ? 'ip saddr & 255.255.0.0 == 10.244.0.0' : 'ip6 saddr & ffff:ffff:ffff:: == fd00:244::';
+
 const MATCHES: readonly Match[] = [
   n => [`-s ${n.pods}`, `${ip(n)} saddr ${n.pods}`],
   n => [`! -s ${n.pod}/${host(n)}`, `${ip(n)} saddr != ${n.pod}`],
   n => [`-d ${n.internet}/${host(n)}`, `${ip(n)} daddr ${n.internet}`],
   n => [`! -d ${n.second}`, `${ip(n)} daddr != { ${n.second}, ${n.hole} }`],
   n => [`-m set --match-set theirs${n.family} src`, `${ip(n)} saddr @theirs`],
-  n => [`-m set ! --match-set theirs${n.family} dst`, 'meta l4proto { tcp, udp }'],
+  n => [`-m set ! --match-set theirs${n.family} dst`, maskedPods(n)],
   n => [
     `-m set --match-set tuples${n.family} dst,dst,src`,
     `${ip(n)} daddr ${n.internet}-${n.family === 4 ? '8.8.8.9' : '2001:4860:4860::8889'}`,
@@ -108,6 +111,10 @@ const snatAddress = (n: Names, number: number): string =>
 
 const ours = (n: Names): string => snatAddress(n, ADDRESSES);
 
+/** Neither language takes two matches of one key in a rule. */
+const keyOf = (text: string): string =>
+  /dport|l4proto|-p /.test(text) ? 'protocol' : (text.replace('! ', '').split(' ', 1)[0] ?? '');
+
 /** The two texts; every SNAT has an address of its own, so that the outside tells which rule it was. */
 function textsOf(n: Names, rules: RandomRules): { readonly iptables: string; readonly nft: string } {
   let used = 0;
@@ -134,13 +141,11 @@ function textsOf(n: Names, rules: RandomRules): { readonly iptables: string; rea
     }
   };
   const lines = (chain: RandomChain, dialect: 0 | 1): readonly string[] =>
-    chain.map(({ matches, target }) =>
-      // iptables takes -p and the like once.
-      [...new Set(dialect === 0 ? matches.slice(0, 1) : matches)]
-        .map(at => (MATCHES[at] as Match)(n)[dialect])
-        .concat(targetOf(target)[dialect])
-        .join(' '),
-    );
+    chain.map(({ matches, target }) => {
+      const texts = matches.map(at => (MATCHES[at] as Match)(n)[dialect]);
+      const asked = texts.filter((text, i) => texts.findIndex(other => keyOf(other) === keyOf(text)) === i);
+      return [...asked, targetOf(target)[dialect]].join(' ');
+    });
   const iptables = [
     '*nat',
     ':masq-POSTROUTING - [0:0]',
@@ -203,7 +208,7 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
     world = await openScene();
     for (const family of FAMILIES) {
       const addresses = Array.from({ length: ADDRESSES }, (_, i) => snatAddress(NAMES[family], i + 1));
-      const lines = addresses.map(address => `addr replace ${address}/${host(NAMES[family])} dev eth0 nodad`);
+      const lines = addresses.map(address => `addr replace ${address}/${host(NAMES[family])} dev lo nodad`);
       await run('ip', ['-batch', '-'], `${lines.join('\n')}\n`);
     }
   });

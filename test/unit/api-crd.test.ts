@@ -204,7 +204,7 @@ describe('the generated types', () => {
 
   it('are those of the CRDs', async () => {
     await expect(run(process.execPath, [script, '--check'])).resolves.toMatchObject({ stderr: '' });
-  });
+  }, 30_000);
 
   it('are named when they are not those of the CRDs, and made again', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-types-'));

@@ -14,7 +14,7 @@ afterEach(async () => {
 
 const noStdin = (): Promise<string> => Promise.reject(new Error('standard input was read'));
 
-/** Writes files into the folder and loads them by the folder's name. */
+/** Writes files and loads their folder. */
 async function loadFiles(files: Readonly<Record<string, string>>): Promise<Manifests> {
   for (const [name, text] of Object.entries(files)) {
     await mkdir(join(folder, name, '..'), { recursive: true });

@@ -1,0 +1,49 @@
+// Data flows one way: which folder may import from which, and what pure code may not import at all.
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, normalize } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const PURE = ['cidr', 'api', 'planner', 'render'];
+
+/** What each folder may import from, beside itself. */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  cidr: [],
+  api: ['cidr'],
+  planner: ['cidr', 'api'],
+  render: ['cidr', 'api', 'planner'],
+  kernel: ['cidr', 'api', 'planner', 'render'],
+  applier: ['cidr', 'api', 'planner', 'render', 'kernel'],
+  demo: ['cidr', 'kernel'],
+  cli: ['cidr', 'api', 'planner', 'render', 'kernel', 'applier', 'demo'],
+};
+
+/** Of Node's own modules pure code may use only this one, for hashes. */
+const PURE_MODULES = ['node:crypto', 'ipaddr.js'];
+
+const files = globSync('src/*/**/*.ts').filter(file => !file.includes('/generated/'));
+
+const importsOf = (file: string): readonly string[] =>
+  [...readFileSync(file, 'utf8').matchAll(/^(?:import|export)[^;]*? from '([^']+)'/gms)].map(
+    match => match[1] ?? '',
+  );
+
+describe('imports', () => {
+  it('are found', () => {
+    expect(files.length).toBeGreaterThan(60);
+    expect(files.flatMap(importsOf).length).toBeGreaterThan(200);
+  });
+
+  it.each(files)('%s', file => {
+    const folder = file.split('/')[1] ?? '';
+    for (const target of importsOf(file)) {
+      if (target.startsWith('.')) {
+        const path = normalize(`${dirname(file)}/${target}`);
+        if (path === 'package.json') continue;
+        const to = path.split('/')[1] ?? '';
+        expect([folder, ...(ALLOWED[folder] ?? [])]).toContain(to);
+      } else if (PURE.includes(folder)) {
+        expect(PURE_MODULES).toContain(target);
+      }
+    }
+  });
+});
