@@ -128,7 +128,7 @@ describe.each(['nft', 'legacy'] as const)('iptables-%s', backend => {
     });
     await put(before);
     const [, bankUdp, bankIcmp] = await open(f, f.bank, f.snat);
-    const others = [
+    const others: { readonly flow: Flow; readonly seenAs: string }[] = [
       ...(await open(f, f.far, f.node)).map(flow => ({ flow, seenAs: f.node })),
       ...(await open(f, f.peer, f.pod)).map(flow => ({ flow, seenAs: f.pod })),
     ];

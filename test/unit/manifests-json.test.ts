@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { formatCidr } from '../../src/cidr/cidr.ts';
 import { jsonFaultOffset } from '../../src/cli/json-fault.ts';
+import { documentsOf } from '../../src/cli/manifest-documents.ts';
 import { loadManifests } from '../../src/cli/manifests.ts';
 
 describe('a fault of JSON', () => {
@@ -37,6 +38,16 @@ describe('a fault of JSON', () => {
     );
   });
 });
+
+it.each(['a.yaml', 'a.json'])(
+  'brackets without end do not overflow the stack: %s',
+  file => {
+    const { objects, problems } = documentsOf(file, '['.repeat(100_000));
+    expect(objects).toEqual([]);
+    expect(problems).toEqual([expect.stringMatching(/^a\.(yaml|json):1:\d+: not (YAML|JSON): /) as string]);
+  },
+  30_000,
+);
 
 it('100,000 nets are read from JSON in well under a second', async () => {
   const nets = Array.from({ length: 100_000 }, (_, i) => `10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}/32`);
