@@ -27,6 +27,9 @@ export interface Documents {
 /** Aliases may multiply a document a hundredfold at most, so that a few kilobytes cannot fill the memory. */
 const MAX_ALIASES = 100;
 
+/** Faults of syntax that are told of a document: the first is the cause, and the rest mostly follow from it. */
+const MAX_ERRORS = 3;
+
 /**
  * The objects of one text: JSON when it starts like JSON and is JSON, else YAML 1.2 with any number of documents.
  * `file` is only for messages, except that one ending in .json is never taken for YAML. JSON.parse is a hundred times
@@ -85,7 +88,7 @@ function parseYaml(file: string, text: string): Documents {
     for (const [index, document] of (Array.isArray(documents) ? documents : []).entries()) {
       // An unknown tag is a warning to the library; the value would not be what its author meant.
       const errors: readonly YAMLError[] = [...document.errors, ...document.warnings];
-      for (const error of errors) at(`not YAML: ${error.message}`, error.pos[0]);
+      for (const error of errors.slice(0, MAX_ERRORS)) at(`not YAML: ${error.message}`, error.pos[0]);
       if (errors.length === 0) objects.push(...valueOf(document, { file, document: index + 1 }, at));
     }
   } catch (error) {

@@ -45,14 +45,16 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
   let unreadable: ReadonlySet<string> = new Set();
   let searched = false;
   let looks = 0;
+  /** Chains removed since the last look: on nft nothing would lead to one whose removal did not take place. */
+  const removedChains = new Set<string>();
 
   async function look(
     context: RunContext,
     tools: Toolset,
     tables: FamilyTables,
-    how: Look & { readonly mayMove: boolean },
+    how: Omit<Look, 'chains'> & { readonly mayMove: boolean },
   ): Promise<FamilyPlan> {
-    const observed = await observe(context, tools, tables, how);
+    const observed = await observe(context, tools, tables, { ...how, chains: removedChains });
     return planFamily(observed, tables, { mayMove: how.mayMove, held: pending.names(), unreadable });
   }
 
@@ -70,6 +72,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     const chainNames = [...plan.staleChains, ...pending.due('chain')];
     const chains = await removeChains(context, tools, tables.family, chainNames);
     pending.record('chain', chains);
+    for (const name of chains.removed) removedChains.add(name);
     count({ ipsetRestores: 0, iptablesRestores: chains.transactions });
     const sets = await removeSets(context, [...plan.staleSets, ...pending.due('set')]);
     pending.record('set', sets);
@@ -106,6 +109,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     }
     belief = tables;
     searched = true;
+    removedChains.clear();
     return plan.differences;
   }
 

@@ -26,6 +26,8 @@ export interface Look {
   readonly light: boolean;
   /** Whether to look for chains that nothing leads to, which costs a listing of the whole table on nft. */
   readonly everyChain: boolean;
+  /** Chains to look for beside the wanted ones and those that rules lead to. */
+  readonly chains: Iterable<string>;
 }
 
 /** Reads the family's part of the kernel, as far as `tables` needs it. Throws KernelError. */
@@ -37,7 +39,7 @@ export async function observe(
 ): Promise<Observed> {
   const [sets, listing] = await Promise.all([
     observeSets(context, tables, look.light),
-    observeChains(context, tools, tables, look.everyChain),
+    observeChains(context, tools, tables, look),
   ]);
   const postrouting = await observePostrouting(context, tools, tables, listing.get(POSTROUTING));
   const chains = new Map([...listing].filter(([name]) => isOwnChain(name)));
@@ -69,24 +71,20 @@ async function observeChains(
   context: RunContext,
   tools: Toolset,
   tables: FamilyTables,
-  everyChain: boolean,
+  look: Look,
 ): Promise<Listing> {
   // A legacy kernel hands out the table whole, whatever part is asked for.
   if (tools.backend === 'legacy') {
     return parseListing(await runTool(context, iptablesTool(tools, tables.family), listArgs()));
   }
-  if (everyChain || tables.chains.length > MANY_CHAINS) {
+  const known = [...tables.chains.map(chain => chain.name), ...look.chains];
+  if (look.everyChain || known.length > MANY_CHAINS) {
     const outcome = await tryTool(context, iptablesTool(tools, tables.family), listArgs());
     if (outcome.ok) return parseListing(outcome.stdout);
     // One native rule anywhere in the table makes the whole of it unprintable; chains one by one can be.
     if (outcome.error.kind !== 'incompatible') throw outcome.error;
   }
-  return followChains(
-    context,
-    tools,
-    tables.family,
-    tables.chains.map(chain => chain.name),
-  );
+  return followChains(context, tools, tables.family, known);
 }
 
 const listArgs = (chain?: string): readonly string[] => [
@@ -105,8 +103,8 @@ export async function followChains(
   known: readonly string[],
 ): Promise<Listing> {
   const chains = new Map<string, readonly PrintedRule[]>();
-  const queue = [POSTROUTING, ...known];
-  const queued = new Set(queue);
+  const queued = new Set([POSTROUTING, ...known]);
+  const queue = [...queued];
   for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
     const outcome = await tryTool(context, iptablesTool(tools, family), listArgs(name));
     // iptables-nft has one message for a chain that is not there and for one with native rules in it. A chain of

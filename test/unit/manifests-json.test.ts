@@ -44,7 +44,9 @@ it.each(['a.yaml', 'a.json'])(
   file => {
     const { objects, problems } = documentsOf(file, '['.repeat(100_000));
     expect(objects).toEqual([]);
-    expect(problems).toEqual([expect.stringMatching(/^a\.(yaml|json):1:\d+: not (YAML|JSON): /) as string]);
+    expect(problems.length).toBeGreaterThanOrEqual(1);
+    expect(problems.length).toBeLessThanOrEqual(3);
+    for (const line of problems) expect(line).toMatch(/^a\.(yaml|json):1:\d+: not (YAML|JSON): /);
   },
   30_000,
 );
