@@ -33,7 +33,7 @@ Exit codes: 0 every packet went as expected; 1 one did not; 2 an error.`,
         let loaded: Loaded | undefined;
         const good = await runDemo({
           world,
-          write: io.out,
+          write: text => io.out(text),
           applyManifests: async files => {
             loaded = await load(demoOptions(files), io);
             const driver = createDriver({

@@ -190,8 +190,16 @@ describe('on a host', () => {
     const ended = await scene.world.exec.run({
       tool: 'setpriv',
       args: [
-        ...['--reuid=65534', '--regid=65534', '--clear-groups', process.execPath, command.path],
-        ...[name, '-f', folder, '--node', NODE],
+        '--reuid=65534',
+        '--regid=65534',
+        '--clear-groups',
+        process.execPath,
+        command.path,
+        name,
+        '-f',
+        folder,
+        '--node',
+        NODE,
       ],
       timeoutMs: 10_000,
     });

@@ -112,7 +112,9 @@ describe.each(['nft', 'legacy'] as const)('apply --watch, on backend %s', backen
       await write(state);
       const child = scene.world.spawnInNode([
         ...([process.execPath, command.path, 'apply', '-f', file, '--node', NODE] as const),
-        ...['--watch', '--backend', backend],
+        '--watch',
+        '--backend',
+        backend,
       ]);
       const ended = once(child, 'close');
       await pause(Math.random() * 600);

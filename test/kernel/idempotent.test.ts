@@ -80,7 +80,16 @@ describe.each(['nft', 'legacy'] as const)('a second run, on backend %s', backend
     const apply = async (): Promise<unknown> =>
       JSON.parse(
         await scene.run(process.execPath, [
-          ...[command.path, 'apply', '-f', file, '--node', NODE, '--backend', backend, '-o', 'json'],
+          command.path,
+          'apply',
+          '-f',
+          file,
+          '--node',
+          NODE,
+          '--backend',
+          backend,
+          '-o',
+          'json',
         ]),
       );
     const unchanged = {

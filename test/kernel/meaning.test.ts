@@ -419,7 +419,11 @@ describe.each(['nft', 'legacy'] as const)('on backend %s', backend => {
         for (const protocol of ['tcp', 'udp', 'sctp'] as const) {
           for (let i = 0; i < 5; i++) {
             const observed = await scene.world.send({
-              ...{ from: 'pod', source: names.pod, destination, protocol, destinationPort: 443 },
+              from: 'pod',
+              source: names.pod,
+              destination,
+              protocol,
+              destinationPort: 443,
             });
             expect(observed).toMatchObject({ arrived: true, address: expected });
             if (!observed.arrived) continue;
@@ -434,13 +438,11 @@ describe.each(['nft', 'legacy'] as const)('on backend %s', backend => {
     it('only the first packet of a connection is asked', async () => {
       await scene.apply([pods(names)]);
       const flow = await scene.world.openFlow({
-        ...{
-          from: 'pod',
-          source: names.pod,
-          destination: names.internet,
-          protocol: 'tcp',
-          destinationPort: 443,
-        },
+        from: 'pod',
+        source: names.pod,
+        destination: names.internet,
+        protocol: 'tcp',
+        destinationPort: 443,
       });
       expect(await flow.exchange()).toMatchObject({ arrived: true, address: names.node });
       await scene.apply([pods(names), policy('p', [rest])]);

@@ -24,7 +24,7 @@ function fateOf(decision: Decision): Fate {
     target: TARGETS[decision.action],
     ...(decision.action === 'SNAT' ? { toSource: ports === undefined ? host : `${host}:${ports}` } : {}),
     ...(decision.action === 'Masquerade' && ports !== undefined ? { toPorts: ports } : {}),
-  } as Fate;
+  };
 }
 
 // eth1 plays a tunnel, which has the last of the node's addresses.
