@@ -241,7 +241,7 @@ function deletionsOf(
   });
   const { portRange: _, ...anyPort } = after;
   const bornAlike = standing(first, before, anyPort, local) === 'already';
-  return old.length === entries.length && true
+  return old.length === entries.length && !bornAlike
     ? [{ policy, filter: withoutClient(first), entries: old.length }]
     : old.map(filter => ({ policy, filter, entries: 1 }));
 }

@@ -1,6 +1,6 @@
 // Keeps the kernel as the latest wanted tables say: applies what is new at once, looks soon after every write, then
-// every 30 s, repairs, and backs off from errors without ever giving up. Level-triggered: only the latest tables
-// count, however many came in between.
+// every 30 s, repairs, and backs off from errors without ever giving up. Level-triggered: only what was wanted last
+// counts, however many came in between.
 import type { Clock } from '../kernel/clock.ts';
 import type { Driver } from '../kernel/driver.ts';
 import type { DriverReport } from '../kernel/report.ts';
@@ -8,18 +8,23 @@ import type { FamilyTables } from '../render/tables.ts';
 
 export type Occasion = 'apply' | 'verify';
 
-export interface KeeperParts {
+/** What shall be in the kernel; whoever gives it may say more, and gets it back with the report. */
+export interface Wanted {
+  readonly tables: readonly FamilyTables[];
+}
+
+export interface KeeperParts<W extends Wanted> {
   readonly driver: Driver;
   readonly clock: Clock;
   /** A number from 0 to 1, for jitter. */
   readonly random: () => number;
-  /** Called after each run, in order. It may take its time: the next run waits for it. */
-  readonly onReport: (report: DriverReport, occasion: Occasion) => void | Promise<void>;
+  /** Called after each run, in order, with what was wanted. It may take its time: the next run waits for it. */
+  readonly onReport: (report: DriverReport, occasion: Occasion, wanted: W) => void | Promise<void>;
 }
 
-export interface Keeper {
-  /** These tables are wanted from now on. Returns at once. */
-  want(tables: readonly FamilyTables[]): void;
+export interface Keeper<W extends Wanted> {
+  /** This is wanted from now on. Returns at once. */
+  want(wanted: W): void;
   /** Works until the signal aborts; leaves the rules as they are then. Resolves, never rejects. */
   run(signal: AbortSignal): Promise<void>;
 }
@@ -29,8 +34,13 @@ const SOON_MS = [5_000, 10_000, 20_000] as const;
 const STEADY_MS = 30_000;
 const FIRST_RETRY_MS = 1_000;
 
-export function createKeeper({ driver, clock, random, onReport }: KeeperParts): Keeper {
-  let wanted: readonly FamilyTables[] | undefined;
+export function createKeeper<W extends Wanted>({
+  driver,
+  clock,
+  random,
+  onReport,
+}: KeeperParts<W>): Keeper<W> {
+  let latest: W | undefined;
   let fresh = false;
   let wake = (): void => {};
   let looksSinceWrite = SOON_MS.length as number;
@@ -52,31 +62,31 @@ export function createKeeper({ driver, clock, random, onReport }: KeeperParts): 
     wake = () => {};
   };
 
-  const runOnce = async (signal: AbortSignal): Promise<void> => {
+  const runOnce = async (wanted: W, signal: AbortSignal): Promise<void> => {
     const occasion: Occasion = fresh ? 'apply' : 'verify';
     fresh = false;
     const report =
-      occasion === 'apply' ? await driver.apply(wanted ?? [], signal) : await driver.verify(signal);
+      occasion === 'apply' ? await driver.apply(wanted.tables, signal) : await driver.verify(signal);
     const failed = Object.values(report.families).some(family => !family.ok);
     failures = failed ? failures + 1 : 0;
     looksSinceWrite = report.changed ? 0 : looksSinceWrite + 1;
-    await onReport(report, occasion);
+    await onReport(report, occasion, wanted);
   };
 
   return {
-    want(tables) {
-      wanted = tables;
+    want(wanted) {
+      latest = wanted;
       fresh = true;
       wake();
     },
     async run(signal) {
       while (!signal.aborted) {
-        if (wanted === undefined) {
+        if (latest === undefined) {
           await rest(STEADY_MS, signal);
           continue;
         }
         try {
-          await runOnce(signal);
+          await runOnce(latest, signal);
         } catch (error) {
           // Only an abort makes the driver throw; anything else is a fault of ours that must be seen.
           if (!signal.aborted) throw error;

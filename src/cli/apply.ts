@@ -1,10 +1,12 @@
 import { Command, Option } from 'commander';
 import { createKeeper } from '../applier/keeper.ts';
+import { type ApplyRecord, openRecord } from '../applier/record.ts';
 import type { Backend } from '../kernel/backend.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { createDriver, type Driver } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import type { DriverReport } from '../kernel/report.ts';
+import { localAddresses, missingAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load, requireRoot, unusable } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
@@ -14,6 +16,7 @@ import { signatureOf, untilChanged } from './watch-files.ts';
 interface Options extends PlanningOptions {
   readonly watch: boolean;
   readonly backend: 'auto' | Backend;
+  readonly stateFile: string;
   readonly output: OutputFormat;
 }
 
@@ -24,6 +27,11 @@ export const applyCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
       new Option('--watch', 'go on: apply changes of the files, verify, repair; ends on SIGTERM').default(
         false,
       ),
+    )
+    .addOption(
+      new Option('--state-file <path>', 'remembers what was applied, to know which connections changed')
+        .env('NATOUTGOING_STATE_FILE')
+        .default('/run/natoutgoing/applied.json'),
     )
     .addHelpText(
       'after',
@@ -44,56 +52,70 @@ Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong us
         backend: options.backend,
         log: { info: () => {}, warn: (_fields, message) => io.err(`warning: ${message}\n`) },
       });
-      if (options.watch) return watch(options, io, driver);
+      const { record, notes } = await openRecord({
+        path: options.stateFile,
+        nodeName: options.node,
+        exec: systemExec,
+        clock: systemClock,
+        now: () => new Date(),
+      });
+      for (const note of notes) io.err(`${note}\n`);
+      if (options.watch) return watch(options, io, driver, record);
       const loaded = await loadAndTell(options, io);
       const obstacle = unusable(loaded.manifests);
       if (obstacle !== undefined) throw new CommandError(`nothing was changed: ${obstacle}`);
       const report = await driver.apply(loaded.tables, io.signal);
-      tell(report, options, io);
+      const flushed = anyFailed(report) ? undefined : await record.applied(loaded, io.signal);
+      tell(report, flushed, options, io);
       if (anyFailed(report)) return exit(EXIT.error);
       exit(anyRefused(loaded.manifests) ? EXIT.refused : EXIT.ok);
     });
 
 async function loadAndTell(options: Options, io: Io, earlier?: Loaded): Promise<Loaded> {
   const loaded = await load(options, io, earlier?.resolver);
-  for (const line of complaints(loaded)) io.err(`${line}\n`);
+  const warnings = missingAddresses(loaded.plan, loaded.values, localAddresses());
+  for (const line of [...complaints(loaded), ...warnings]) io.err(`${line}\n`);
   return loaded;
 }
 
-function tell(report: DriverReport, options: Options, io: Io): void {
-  for (const note of reportNotes(report)) io.err(`${note}\n`);
-  io.out(options.output === 'json' ? json(report) : reportText(report, io));
+type Flushed = Awaited<ReturnType<ApplyRecord['applied']>>;
+
+function tell(report: DriverReport, flushed: Flushed | undefined, options: Options, io: Io): void {
+  for (const note of [...reportNotes(report), ...(flushed?.notes ?? [])]) io.err(`${note}\n`);
+  io.out(
+    options.output === 'json'
+      ? json({ ...report, flushed: flushed?.flush.deleted ?? 0 })
+      : reportText(report, io),
+  );
 }
 
 /** Applies, follows the files, verifies and repairs until the signal. Reports only what changed or failed. */
-async function watch(options: Options, io: Io, driver: Driver): Promise<void> {
+async function watch(options: Options, io: Io, driver: Driver, record: ApplyRecord): Promise<void> {
   let told = '';
-  const keeper = createKeeper({
+  const keeper = createKeeper<Loaded>({
     driver,
     clock: systemClock,
     random: Math.random,
-    onReport: (report, occasion) => {
+    onReport: async (report, occasion, loaded) => {
+      const flushed =
+        occasion === 'apply' && !anyFailed(report) ? await record.applied(loaded, io.signal) : undefined;
       const notes = reportNotes(report).join('\n');
       // A fault that lasts is told once, not every 30 seconds.
-      if (occasion === 'apply' || report.changed || notes !== told) tell(report, options, io);
+      if (occasion === 'apply' || report.changed || notes !== told) tell(report, flushed, options, io);
       told = notes;
     },
   });
-  await Promise.all([keeper.run(io.signal), followFiles(options, io, tables => keeper.want(tables))]);
+  await Promise.all([keeper.run(io.signal), followFiles(options, io, keeper.want)]);
 }
 
-async function followFiles(
-  options: Options,
-  io: Io,
-  want: (tables: Loaded['tables']) => void,
-): Promise<void> {
+async function followFiles(options: Options, io: Io, want: (loaded: Loaded) => void): Promise<void> {
   let loaded: Loaded | undefined;
   while (!io.signal.aborted) {
     // The signature is taken before reading, so that a change in between is seen as one.
     const seen = await signatureOf(options.filename);
     loaded = await loadAndTell(options, io, loaded);
     const obstacle = unusable(loaded.manifests);
-    if (obstacle === undefined) want(loaded.tables);
+    if (obstacle === undefined) want(loaded);
     else io.err(`error: the rules stay as they are: ${obstacle}\n`);
     await untilChanged(options.filename, seen, systemClock, io.signal).catch(() => {});
   }

@@ -1,10 +1,11 @@
-import { networkInterfaces } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { Protocol } from '../api/model.ts';
 import { type Address, formatAddress, parseAddress } from '../cidr/address.ts';
 import { decide, type Decision, type Decider, type TraceStep } from '../planner/decide.ts';
 import type { Packet } from '../planner/packet.ts';
 import { poolOf } from '../planner/pool-of.ts';
+import { othersRules, othersText } from './others.ts';
+import { localAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withOutput, withPlanning } from './options.ts';
@@ -16,6 +17,7 @@ interface Options extends PlanningOptions {
   readonly dport?: number;
   readonly outInterface?: string;
   readonly mark: number;
+  readonly kernel: boolean;
   readonly output: OutputFormat;
 }
 
@@ -36,12 +38,14 @@ export const explainCommand = (io: Io, exit: (code: ExitCode) => void): Command 
     .addOption(new Option('--dport <port>', 'destination port').argParser(parsePort))
     .addOption(new Option('--out-interface <name>', 'interface by which the packet leaves the node'))
     .addOption(new Option('--mark <mark>', "the packet's mark").argParser(parsePacketMark).default(0, '0x0'))
+    .addOption(new Option('--no-kernel', "do not look for other programs' rules in this host's kernel"))
     .addHelpText(
       'after',
       `
 Example:
   natoutgoing explain -f manifests/ --node worker-1 --src 10.244.1.5 --dst 192.0.2.10 --protocol tcp --dport 443
 
+As root it also looks for rules of other programs in this host's kernel that win over ours, or come after us.
 What is not given is unknown, and the answer says which rules depend on it.
 Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong usage or error.`,
     )
@@ -51,8 +55,14 @@ Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong 
       }
       const loaded = await load(options, io);
       for (const line of complaints(loaded)) io.err(`${line}\n`);
-      const explanation = explain(loaded, packetOf(options));
-      io.out(options.output === 'json' ? json(explanation) : asText(explanation));
+      const packet = packetOf(options);
+      const explanation = explain(loaded, packet);
+      const others = options.kernel ? await othersRules(packet, io.signal) : undefined;
+      io.out(
+        options.output === 'json'
+          ? json({ ...explanation, ...(others === undefined ? {} : { kernel: others }) })
+          : `${asText(explanation)}${others === undefined ? '' : othersText(others)}`,
+      );
       exit(anyRefused(loaded.manifests) ? EXIT.refused : EXIT.ok);
     });
 
@@ -143,16 +153,6 @@ function asText(explanation: Explanation): string {
     ...explanation.counted.map(({ policy, rule }) => `  dry run: ${policy}/${rule} would decide`),
   ];
   return lines.map(line => `${line}\n`).join('');
-}
-
-/** The addresses of this host, where a tunnel rule may ask for them. */
-function localAddresses(): readonly { readonly interface: string; readonly address: Address }[] {
-  return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? []).flatMap(({ address }) => {
-      const parsed = parseAddress(address);
-      return parsed.ok ? [{ interface: name, address: parsed.value }] : [];
-    }),
-  );
 }
 
 export function parseIp(text: string): Address {

@@ -60,13 +60,13 @@ const bareRestore = (name: string, texts: readonly string[]): string =>
   ].join('\n');
 
 export const oneMore: Part = async ({ backend, rounds, signal }) => {
-  // Two for each round and its warm-up: one for us, one for bare ipset; all are of the generator's further course.
-  const all = manyCidrs(MANY + 2 * (rounds + 1));
+  // One for the start, the warm-up and each round.
+  const all = manyCidrs(MANY + rounds + 2);
   const start = all.slice(0, MANY);
   const more = all.slice(MANY);
   const snapshot = exempting(start);
-  const next = growing(snapshot, more.slice(rounds + 1));
-  const bare = [...textsOf(more.slice(0, rounds + 1))];
+  const next = growing(snapshot, more);
+  const bare = [...textsOf(more)];
   const driver = driverOf(backend);
   checkReport(await driver.apply(tablesOf(snapshot, FAMILIES), signal), true);
   await mustHere(['ipset', 'restore'], bareRestore('bare', textsOf(start)), signal);
