@@ -1,11 +1,12 @@
 // Pure: which connections have a verdict that changed between two plans, and whether a connection is as the verdict
 // before made it. What was done with a connection's first packet holds for all others until its entry is gone.
 import { type Address, sameAddress } from '../cidr/address.ts';
+import { hasAddress } from '../cidr/address-set.ts';
 import type { ConntrackEntry } from '../kernel/conntrack.ts';
 import type { LocalAddress } from '../kernel/routes.ts';
 import { type Decider, type DecidingNode, type Decision, decider, sameVerdict } from '../planner/decide.ts';
 import type { Packet } from '../planner/packet.ts';
-import type { Plan } from '../planner/plan.ts';
+import type { Plan, PlanSet } from '../planner/plan.ts';
 
 /** A plan as it is in force on a node. */
 export interface PlannedNode {
@@ -16,7 +17,7 @@ export interface PlannedNode {
 export type Judgement =
   /** Nothing changed, or no policy that flushes has a say. */
   | { readonly kind: 'keeps' }
-  /** A rule that may decide depends on something unknown of the packet. */
+  /** Who decides depends on something unknown of the packet. */
   | { readonly kind: 'uncertain' }
   | {
       readonly kind: 'changed';
@@ -26,7 +27,7 @@ export type Judgement =
       readonly after: Decision;
     };
 
-const KEEPS: Judgement = { kind: 'keeps' };
+export const KEEPS: Judgement = { kind: 'keeps' };
 
 /** The policies that ask for a flush. Those of a dry run decide about nothing. */
 export const flushingPolicies = ({ policies }: Plan): ReadonlySet<string> =>
@@ -42,21 +43,26 @@ export function judge(before: PlannedNode, after: PlannedNode): (packet: Packet)
   const decideAfter = decider(after.plan, after.node);
   const flushedBefore = flushingPolicies(before.plan);
   const flushedAfter = flushingPolicies(after.plan);
+  const mayFlush = sourcesOf(before.plan, flushedBefore).concat(sourcesOf(after.plan, flushedAfter));
   return packet => {
+    const { source } = packet;
+    if (!mayFlush.some(addresses => hasAddress(addresses[source.family], source))) return KEEPS;
     const was = decideBefore(packet);
     const is = decideAfter(packet);
-    if (was.uncertain.length + is.uncertain.length > 0) {
-      const some =
-        [was.by, ...was.uncertain].some(by => policyIn(flushedBefore, by) !== undefined) ||
-        [is.by, ...is.uncertain].some(by => policyIn(flushedAfter, by) !== undefined);
-      return some ? { kind: 'uncertain' } : KEEPS;
-    }
+    // Any policy may decide then: what is unknown can be the reason to go on with the next one.
+    if (was.uncertain.length + is.uncertain.length > 0) return { kind: 'uncertain' };
     const policy = policyIn(flushedAfter, is.by) ?? policyIn(flushedBefore, was.by);
     return policy === undefined || sameVerdict(was, is)
       ? KEEPS
       : { kind: 'changed', policy, before: was, after: is };
   };
 }
+
+/** The sources of policies, each once. */
+const sourcesOf = ({ policies, sets }: Plan, names: ReadonlySet<string>): readonly PlanSet['addresses'][] =>
+  [...new Set(policies.flatMap(({ name, source }) => (names.has(name) ? [source] : [])))].flatMap(
+    id => sets.get(id)?.addresses ?? [],
+  );
 
 const policyIn = (flushing: ReadonlySet<string>, by: Decider | null): string | undefined =>
   by !== null && 'policy' in by && flushing.has(by.policy) ? by.policy : undefined;
@@ -84,7 +90,8 @@ export function standing(
   const translated = !sameAddress(now, entry.original.source);
   if (!isMadeBy(before, now, translated, local)) return 'foreign';
   if (after.action === 'None' || after.action === 'Preserve') return translated ? 'outdated' : 'already';
-  // Which address masquerade would choose is the kernel's business; that it did is known from the verdict before.
+  // Which address masquerade would choose is the kernel's business; that it did is known from the verdict before. So a
+  // connection with a chosen address is outdated when masquerade is due, even if that would come to the same address.
   const hasAddress =
     after.address === undefined ? before.action === 'Masquerade' : sameAddress(now, after.address);
   return hasAddress && inRange(entry, after) ? 'already' : 'outdated';

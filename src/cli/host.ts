@@ -1,6 +1,7 @@
 // What a command asks of the host it runs on.
 import { networkInterfaces } from 'node:os';
 import { type Address, FAMILIES, formatAddress, parseAddress, sameAddress } from '../cidr/address.ts';
+import { snatAddress } from '../planner/decide.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 
 export interface LocalAddress {
@@ -28,10 +29,8 @@ export function missingAddresses(
 ): readonly string[] {
   return plan.policies.flatMap(policy =>
     policy.rules.flatMap(rule => {
-      if (rule.snat === undefined) return [];
-      const chosen = 'addresses' in rule.snat ? rule.snat.addresses : values.get(rule.snat.nodeValue);
       return FAMILIES.flatMap(family => {
-        const address = chosen?.[family];
+        const address = snatAddress(rule, family, values);
         if (address === undefined || local.some(own => sameAddress(own.address, address))) return [];
         return [
           `warning: MasqPolicy/${policy.name}: rule ${rule.name}: ${formatAddress(address)} is on no interface of this host; answers come back only if it is routed here`,

@@ -37,11 +37,11 @@ export interface ConntrackEntry extends EntryFilter {
   readonly directionalZone: boolean;
 }
 
-export interface ConntrackListing {
-  readonly entries: readonly ConntrackEntry[];
-  /** Lines that could not be read. */
-  readonly unread: number;
-}
+/**
+ * The lines of a listing, read while it is walked, so that a large table takes the memory of its text and of what is
+ * kept. undefined stands for a line that could not be read.
+ */
+export type ConntrackListing = Iterable<ConntrackEntry | undefined>;
 
 const CONNTRACK = 'conntrack';
 
@@ -66,7 +66,9 @@ export async function deleteEntries(
   const deleted: ConntrackEntry[] = [];
   for (let tries = 1; ; tries++) {
     const { result, error } = await run(context, deletionArgs(filter));
-    deleted.push(...parseEntries(result.stdout, filter.family).entries);
+    for (const entry of parseEntries(result.stdout, filter.family)) {
+      if (entry !== undefined) deleted.push(entry);
+    }
     if (error === undefined || /\b0 flow entries have been deleted/.test(error.stderr)) return deleted;
     // Up to 1.4.7 the tool stops when an entry ends between its reading and its deletion, with the rest undone.
     if (tries === MAX_TRIES || !/such conntrack doesn't exist/.test(error.stderr)) throw error;
@@ -113,16 +115,13 @@ export function deletionArgs({ family, protocol, zone, original, reply }: EntryF
 }
 
 /** Reads what `conntrack -o id` prints of one family. */
-export function parseEntries(text: string, family: Family): ConntrackListing {
-  const entries: ConntrackEntry[] = [];
-  let unread = 0;
-  for (const line of text.split('\n')) {
-    if (line === '') continue;
-    const entry = parseEntry(line, family);
-    if (entry === undefined) unread++;
-    else entries.push(entry);
+export function* parseEntries(text: string, family: Family): ConntrackListing {
+  for (let start = 0; start < text.length; ) {
+    const end = text.indexOf('\n', start);
+    const line = text.slice(start, end < 0 ? text.length : end);
+    start += line.length + 1;
+    if (line !== '') yield parseEntry(line, family);
   }
-  return { entries, unread };
 }
 
 /** The words KEY=VALUE of a line, each with the part of the line in which it stands. */

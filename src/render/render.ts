@@ -3,6 +3,7 @@
 import type { Address, Family } from '../cidr/address.ts';
 import { type AddressSet, setOf, storableEntries, type SetEntry } from '../cidr/address-set.ts';
 import { formatCidr } from '../cidr/cidr.ts';
+import { snatAddress } from '../planner/decide.ts';
 import { shortHash } from '../planner/ids.ts';
 import type { NodeValues, Plan, PlanPolicy, PlanRule } from '../planner/plan.ts';
 import { chainOf, type RuleSpec } from './chain.ts';
@@ -172,7 +173,7 @@ function policyItem(policy: PlanPolicy, context: Context): readonly Item[] {
 function ruleItem(policy: PlanPolicy, rule: PlanRule, context: Context): readonly Item[] {
   const destination = rule.to === undefined ? undefined : context.use(rule.to);
   if (rule.to !== undefined && destination === undefined) return [];
-  const address = snatAddress(rule, context);
+  const address = snatAddress(rule, context.family, context.values);
   if (rule.action === 'SNAT' && address === undefined) return [];
   const label = `${policy.name}/${rule.name}`;
   const translation: Translation = {
@@ -201,12 +202,6 @@ function defaultItem(policy: PlanPolicy, context: Context): readonly Item[] {
   const label = `${policy.name} defaultAction`;
   const translation: Translation = { action: policy.defaultAction, portAllocation: 'FullyRandom' };
   return [{ key: label, rules: translate([], translation, undefined, label, context) }];
-}
-
-function snatAddress(rule: PlanRule, context: Context): Address | undefined {
-  if (rule.snat === undefined) return undefined;
-  const addresses = 'addresses' in rule.snat ? rule.snat.addresses : context.values.get(rule.snat.nodeValue);
-  return addresses?.[context.family];
 }
 
 const optional = (address: Address | undefined): { address?: Address } =>

@@ -75,7 +75,7 @@ const entriesOf = async (family: Family): Promise<readonly ConntrackEntry[]> => 
     lockWaitMs: DEFAULT_LOCK_WAIT_MS,
     childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
   };
-  return (await listEntries(context, family)).entries;
+  return [...(await listEntries(context, family))].filter(entry => entry !== undefined);
 };
 
 const idsOf = (entries: readonly ConntrackEntry[]): readonly number[] =>

@@ -111,8 +111,6 @@ describe('choosing a backend', () => {
   it('asks whether --random-fully is known', async () => {
     const tools = { backend: 'nft', suffix: '-nft' } as const;
     expect(await probe(contextOf(bench), tools, 6)).toEqual({ randomFully: true });
-    bench.spoil = (command, run) =>
-      run({ ...command, stdin: command.stdin?.replace('-fully', '-fuller') ?? '' });
     bench.spoil = () =>
       Promise.resolve({
         code: 2,
@@ -162,7 +160,7 @@ describe.each(['nft', 'legacy'] as const)('neighbours, %s', backend => {
     const driver = bench.driver();
     await driver.apply(TABLES.slice(0, 1));
     await bench.ns.sh(
-      `${t} -A PREROUTING -m set --match-set masq4-all-pools src -j RETURN; ${t} -A PREROUTING -j masq-nat-outgoing`,
+      `${t} -N OTHER; ${t} -A POSTROUTING -j OTHER; ${t} -A OTHER -m set --match-set masq4-all-pools src -j RETURN; ${t} -A OTHER -j masq-nat-outgoing`,
     );
     const report = ipv4(await driver.apply(WITHOUT_SPARED));
     expect(report).toMatchObject({ ok: true, pendingDestroys: ['masq-nat-outgoing', 'masq4-all-pools'] });
@@ -170,7 +168,7 @@ describe.each(['nft', 'legacy'] as const)('neighbours, %s', backend => {
     expect(await bench.ns.sh(`${t} -S masq-nat-outgoing; ipset list -n`)).toBe(
       '-N masq-nat-outgoing\nmasq4-all-pools\nmasq4-masq-pools\n',
     );
-    await bench.ns.sh(`${t} -F PREROUTING`);
+    await bench.ns.sh(`${t} -F OTHER`);
     bench.clock.forward(10_000);
     expect(ipv4(await driver.verify())).toMatchObject({ ok: true, changed: true, pendingDestroys: [] });
     expect(await bench.ns.sh('ipset list -n')).toBe('masq4-masq-pools\n');

@@ -73,10 +73,11 @@ function agrees(entry: ConntrackEntry, name: string, value: string): boolean {
 
 const NAMES: Readonly<Record<number, string>> = { 1: 'icmp', 6: 'tcp', 17: 'udp', 58: 'icmpv6', 132: 'sctp' };
 
-function lineOf({ protocol, original, reply, zone, id }: ConntrackEntry): string {
+function lineOf({ protocol, original, reply, zone, id, directionalZone }: ConntrackEntry): string {
   const zoned = zone === 0 ? '' : ` zone=${zone}`;
+  const oneWay = directionalZone ? ' zone-orig=5' : '';
   const name = NAMES[protocol] ?? 'unknown';
-  return `${name.padEnd(8)} ${protocol} 99 ${tupleText(original)} ${tupleText(reply)} mark=0${zoned} use=1 id=${id}`;
+  return `${name.padEnd(8)} ${protocol} 99 ${tupleText(original)}${oneWay} ${tupleText(reply)} mark=0${zoned} use=1 id=${id}`;
 }
 
 function tupleText({ source, destination, sourcePort, destinationPort, icmp }: ConntrackTuple): string {

@@ -70,6 +70,8 @@ function shallGo({ entry, packet }: Live, before: Side, after: Side): boolean {
   if (formatAddress(packet.destination) === formatAddress(OWN[entry.family])) return false;
   const now = formatAddress(entry.reply.destination);
   if (now !== formatAddress(becomes(was, packet.source))) return false;
+  // A chosen address may be the one that masquerade would choose, but nobody has promised that.
+  if (was.action === 'SNAT' && is.action === 'Masquerade') return true;
   const wouldBe = formatAddress(becomes(is, packet.source));
   return now !== wouldBe || !within(is.portRange, entry.reply.destinationPort);
 }
@@ -217,7 +219,6 @@ describe('a flush', () => {
       ),
       { numRuns: 300 },
     );
-    console.log("COUNTS", JSON.stringify(counts));
     // Both happen often, or nothing was tested.
     expect(counts.gone).toBeGreaterThan(400);
     expect(counts.entries - counts.gone).toBeGreaterThan(400);

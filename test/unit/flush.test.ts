@@ -38,27 +38,29 @@ interface Sketch {
   readonly port?: number;
   readonly sourcePort?: number;
   readonly replyPort?: number;
+  readonly zone?: number;
+  readonly directionalZone?: boolean;
 }
 
 /** Connections of TCP from the pod; ids from 1. */
 const connections = (...sketches: readonly Sketch[]): readonly ConntrackEntry[] =>
-  sketches.map(({ to = BANK, became = NODE, port = 443, ...ports }, index) => ({
+  sketches.map(({ to = BANK, became = NODE, port = 443, ...more }, index) => ({
     family: 4,
     protocol: 6,
-    zone: 0,
+    zone: more.zone ?? 0,
     id: index + 1,
-    directionalZone: false,
+    directionalZone: more.directionalZone ?? false,
     original: {
       source: address(POD),
       destination: address(to),
-      sourcePort: ports.sourcePort ?? 1000 + index,
+      sourcePort: more.sourcePort ?? 1000 + index,
       destinationPort: port,
     },
     reply: {
       source: address(to),
       destination: address(became),
       sourcePort: port,
-      destinationPort: ports.replyPort ?? 2000 + index,
+      destinationPort: more.replyPort ?? 2000 + index,
     },
   }));
 
@@ -138,6 +140,15 @@ describe('what is deleted', () => {
       `conntrack -D -f ipv4 -o id -w 0 -p 6 -s ${POD} -d ${BANK} -r ${BANK} -q ${NODE} --dport 443 --reply-port-src 443`,
       `conntrack -D -f ipv4 -o id -w 0 -p 6 -s ${POD} -d ${BANK} -r ${BANK} -q ${NODE} --dport 80 --reply-port-src 80`,
     ]);
+  });
+
+  it('is named with its zone, and left where the zone cannot be named', async () => {
+    const table = fakeTable(connections({}, { zone: 7 }, { port: 80 }, { port: 80, directionalZone: true }));
+    expect(await flush(table, on(MASQUERADE), on(PRESERVE))).toMatchObject({
+      deleted: 2,
+      skipped: [{ reason: 'zones', entries: 2 }],
+    });
+    expect(table.left()).toEqual([3, 4]);
   });
 
   it('is named alone where new connections look like old ones: when only ports changed', async () => {

@@ -38,12 +38,15 @@ export function fakeKernel(): FakeKernel {
     exec: { run: command => Promise.resolve(run(kernel, command)) },
     verdict: (source, destination) => walk(kernel, 'POSTROUTING', source, destination) ?? 'none',
     dump: () =>
-      JSON.stringify([
-        [...kernel.sets]
-          .map(([name, set]) => [name, set.type, set.family, set.maxelem, [...set.entries].sort()])
-          .sort(),
-        [...kernel.chains].sort(),
-      ]),
+      [
+        ...[...kernel.sets].map(([name, { type, family, maxelem, entries }]) => {
+          const members = [...entries].map(([cidr, nomatch]) => `${cidr} ${nomatch}`).sort();
+          return JSON.stringify([name, type, family, maxelem, members]);
+        }),
+        ...[...kernel.chains].map(chain => JSON.stringify(chain)),
+      ]
+        .sort()
+        .join('\n'),
   };
   return kernel;
 }

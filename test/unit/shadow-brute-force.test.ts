@@ -162,7 +162,8 @@ describe('findShadowed and findEmpty', () => {
       }),
       { numRuns: 80 },
     );
-    expect(claims).toBeGreaterThan(15);
+    // 33 to 67 were seen in eight runs.
+    expect(claims).toBeGreaterThan(4);
   });
 });
 
