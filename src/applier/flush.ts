@@ -1,18 +1,13 @@
 // connectionPolicy FlushChanged: after a new plan is in the kernel, the connections whose verdict changed lose their
 // conntrack entry, so that their next packet is asked anew; every other connection keeps its own.
-import { type Address, FAMILIES, type Family, formatAddress } from '../cidr/address.ts';
+import { FAMILIES, type Family, formatAddress } from '../cidr/address.ts';
 import type { Clock } from '../kernel/clock.ts';
-import {
-  type ConntrackEntry,
-  type ConntrackListing,
-  deleteEntries,
-  type EntryFilter,
-  listEntries,
-} from '../kernel/conntrack.ts';
+import { type ConntrackEntry, deleteEntries, type EntryFilter, listEntries } from '../kernel/conntrack.ts';
 import { KernelError } from '../kernel/errors.ts';
 import type { Exec } from '../kernel/exec.ts';
 import { type LocalAddress, localAddresses, outInterfaces, type Path } from '../kernel/routes.ts';
 import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from '../kernel/run.ts';
+import { type Group, groupsOf, withoutClient } from './flush-groups.ts';
 import {
   flushingPolicies,
   type Judgement,
@@ -36,6 +31,28 @@ export interface FlushOptions {
   /** By which interface packets leave, for rules that ask for it; undefined where that is unknown. Default: routing. */
   readonly outInterfaceOf?: (paths: readonly Path[]) => Promise<readonly (string | undefined)[]>;
 }
+
+export interface FlushReport {
+  /** Entries that were judged. */
+  readonly looked: number;
+  readonly deleted: number;
+  /** By name. The policy is the one that decides after, or the one that decided before if that asked for the flush. */
+  readonly perPolicy: readonly { readonly policy: string; readonly deleted: number }[];
+  /** Entries that were left though their verdict changed, or may have. */
+  readonly skipped: readonly { readonly reason: SkipReason; readonly entries: number }[];
+  /** Why no entry was looked at. */
+  readonly notLooked?: 'noFlushPolicy' | 'samePlan' | 'unknownBefore';
+  /** What failed; a family that fails does not stop the other. */
+  readonly errors: readonly KernelError[];
+}
+
+/**
+ * `translatedByOthers`: the entry is not as the verdict before makes it, so another program has a hand in it.
+ * `uncertain`: a rule asks for something that is not known, mostly an interface where routing has no answer.
+ * `zones`: conntrack cannot name the entry alone. `timeLimit`: there was no time left. `unread`: a line of conntrack
+ * that was not understood.
+ */
+export type SkipReason = 'translatedByOthers' | 'uncertain' | 'zones' | 'timeLimit' | 'unread';
 
 const DEFAULT_LIMIT_MS = 120_000;
 
@@ -99,6 +116,32 @@ interface Work {
   readonly tally: Tally;
 }
 
+/** What is counted while it happens. */
+interface Tally {
+  looked: number;
+  readonly deleted: Map<string, number>;
+  readonly skipped: Map<SkipReason, number>;
+  readonly errors: KernelError[];
+}
+
+const emptyTally = (): Tally => ({ looked: 0, deleted: new Map(), skipped: new Map(), errors: [] });
+
+function count<K>(counts: Map<K, number>, key: K, more: number): void {
+  if (more > 0) counts.set(key, (counts.get(key) ?? 0) + more);
+}
+
+function reportOf(tally: Tally, notLooked?: FlushReport['notLooked']): FlushReport {
+  const perPolicy = [...tally.deleted].map(([policy, deleted]) => ({ policy, deleted }));
+  return {
+    looked: tally.looked,
+    deleted: perPolicy.reduce((sum, { deleted }) => sum + deleted, 0),
+    perPolicy: perPolicy.sort((a, b) => (a.policy < b.policy ? -1 : 1)),
+    skipped: [...tally.skipped].map(([reason, entries]) => ({ reason, entries })),
+    errors: tally.errors,
+    ...(notLooked === undefined ? {} : { notLooked }),
+  };
+}
+
 /** Does it; what goes wrong with a tool is noted and goes no further. */
 async function noting(tally: Tally, doIt: () => Promise<void>): Promise<void> {
   try {
@@ -107,14 +150,6 @@ async function noting(tally: Tally, doIt: () => Promise<void>): Promise<void> {
     if (!(error instanceof KernelError)) throw error;
     tally.errors.push(error);
   }
-}
-
-/** Entries that decide alike, whatever the client's port. */
-interface Group {
-  readonly first: ConntrackEntry;
-  readonly judgement: Judgement;
-  /** None where the verdict holds: most of a large table is not kept in memory. */
-  readonly entries: ConntrackEntry[];
 }
 
 interface Deletion {
@@ -126,7 +161,13 @@ interface Deletion {
 
 /** Lists a family and finds what is to be deleted, in as few deletions as name nothing else. */
 async function outdated(work: Work, family: Family): Promise<readonly Deletion[]> {
-  const groups = groupsOf(work, await listEntries(work.context, family));
+  const listing = await listEntries(work.context, family);
+  const { groups, looked, unread } = groupsOf(listing, first =>
+    // What stays on the node is not seen by POSTROUTING.
+    work.localTexts.has(formatAddress(first.reply.source)) ? KEEPS : work.judge(packetOf(first)),
+  );
+  work.tally.looked += looked;
+  count(work.tally.skipped, 'unread', unread);
   const uncertain = groups.filter(({ judgement }) => judgement.kind === 'uncertain');
   const interfaces = await askInterfaces(work, uncertain);
   const deletions = groups.flatMap(group => {
@@ -139,33 +180,6 @@ async function outdated(work: Work, family: Family): Promise<readonly Deletion[]
     return settled.kind === 'changed' ? deletionsOf(work, group, settled) : [];
   });
   return deletions.sort((a, b) => b.entries - a.entries);
-}
-
-function groupsOf({ judge, localTexts, tally }: Work, listing: ConntrackListing): readonly Group[] {
-  const groups = new Map<string, Group>();
-  for (const entry of listing) {
-    if (entry === undefined) {
-      count(tally.skipped, 'unread', 1);
-      continue;
-    }
-    tally.looked++;
-    const key = groupKey(entry);
-    let group = groups.get(key);
-    if (group === undefined) {
-      // What stays on the node is not seen by POSTROUTING.
-      const stays = localTexts.has(formatAddress(entry.reply.source));
-      group = { first: entry, judgement: stays ? KEEPS : judge(packetOf(entry)), entries: [] };
-      groups.set(key, group);
-    }
-    if (group.judgement.kind !== 'keeps') group.entries.push(entry);
-  }
-  return [...groups.values()].filter(({ judgement }) => judgement.kind !== 'keeps');
-}
-
-function groupKey({ protocol, zone, original, reply }: ConntrackEntry): string {
-  const addresses = [original.source, original.destination, reply.source, reply.destination];
-  const ports = [original.destinationPort, reply.sourcePort];
-  return [protocol, zone, ...ports, ...addresses.map(({ value }) => value)].join(' ');
 }
 
 const pathKey = ({ original, reply }: ConntrackEntry): string =>
@@ -213,30 +227,6 @@ function deletionsOf(
     ? [{ policy, filter: withoutClient(first), entries: old.length }]
     : old.map(filter => ({ policy, filter, entries: 1 }));
 }
-
-/** The filter of a whole group: all that `decide` looks at, but not the client's port, or ICMP's type and id. */
-function withoutClient({ family, protocol, zone, original, reply }: ConntrackEntry): EntryFilter {
-  const { destinationPort } = original;
-  const { sourcePort } = reply;
-  return {
-    family,
-    protocol,
-    zone,
-    original: { ...ends(original), ...(destinationPort === undefined ? {} : { destinationPort }) },
-    reply: { ...ends(reply), ...(sourcePort === undefined ? {} : { sourcePort }) },
-  };
-}
-
-const ends = ({
-  source,
-  destination,
-}: {
-  readonly source: Address;
-  readonly destination: Address;
-}): Path => ({
-  source,
-  destination,
-});
 
 async function deleteAll(
   { context, tally }: Work,

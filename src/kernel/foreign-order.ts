@@ -2,8 +2,9 @@
 // registered last is asked first, whatever made it: iptables-legacy's hook, registered when its table is loaded, and
 // nft's chains, when they are created, stand in one list (seen on Linux 6.18: of two SNATs at priority 100, one in
 // iptables-legacy and one in iptables-nft, the later loaded won in both orders; the same for two tables of nft, where
-// handles of tables mislead, since a chain can be younger than its table). The kernel tells the order to nobody where
-// nfnetlink_hook is not built in, so it is known only inside one table, whose chains are numbered as they are made.
+// handles of tables mislead, since a chain can be younger than its table). Nothing that was tried shows this order
+// (`nft list hooks` prints nothing without the kernel's nfnetlink_hook), so it is known only inside one table, whose
+// chains are numbered as they are made.
 // A translation by the first that translates binds; ACCEPT, and the end of a chain, lead on to the next (seen).
 //
 // A table with the flag dormant is not told apart: nft prints the flag only with the whole table.

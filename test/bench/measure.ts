@@ -33,13 +33,16 @@ export async function interleave<K extends string>(
 }
 
 /** Median and quartiles. Throws when there is nothing to take them of. */
-export function spreadOf(values: readonly number[]): Spread {
-  const sorted = [...values].sort((a, b) => a - b);
-  return { median: quantile(sorted, 0.5), low: quantile(sorted, 0.25), high: quantile(sorted, 0.75) };
-}
+export const spreadOf = (values: readonly number[]): Spread => ({
+  median: quantile(values, 0.5),
+  low: quantile(values, 0.25),
+  high: quantile(values, 0.75),
+});
 
-function quantile(sorted: readonly number[], q: number): number {
-  const at = (sorted.length - 1) * q;
+/** The value below which that part of the values lies, 0 to 1. Throws when there are none. */
+export function quantile(values: readonly number[], part: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (sorted.length - 1) * part;
   const below = sorted[Math.floor(at)];
   const above = sorted[Math.ceil(at)];
   if (below === undefined || above === undefined) throw new Error('nothing was measured');

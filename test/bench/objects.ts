@@ -67,18 +67,17 @@ export const tablesOf = (snapshot: Snapshot, families: readonly Family[]): reado
   return families.map(family => renderFamily(plan, values, family));
 };
 
-const SHORTEST = 20;
 const FIRST = 11n << 24n;
 
 /**
- * That many CIDRs with 13 prefix lengths, /20 to /32, of which none contains or touches another: from 11.0.0.0
- * upwards, 100,000 of them end before 19.0.0.0.
+ * That many CIDRs, their prefix lengths in turn from `shortest` to `longest`, of which none contains or touches
+ * another: from 11.0.0.0 upwards. 100,000 of them end below 19.0.0.0.
  */
-export function manyCidrs(count: number): readonly Cidr[] {
+export function manyCidrs(count: number, shortest = 20, longest = 32): readonly Cidr[] {
   const cidrs: Cidr[] = [];
   let next = FIRST;
   for (let i = 0; i < count; i++) {
-    const prefix = SHORTEST + (i % 13);
+    const prefix = shortest + (i % (longest - shortest + 1));
     const size = 1n << BigInt(32 - prefix);
     const base = ((next + size - 1n) / size) * size;
     cidrs.push({ family: 4, base, prefix });

@@ -4,10 +4,12 @@ import type { Row } from './result.ts';
 
 export interface Options {
   readonly backend: Backend;
-  /** Rounds in which every side has a turn. */
-  readonly flowRounds: number;
-  /** Milliseconds of a sender's turn. */
-  readonly sliceMs: number;
+  /** How often new flows are measured, each time in new namespaces. */
+  readonly sessions: number;
+  /** Turns of each sender in a session. */
+  readonly turns: number;
+  /** Milliseconds of a turn. */
+  readonly turnMs: number;
   /** Rounds of what takes a process or more. */
   readonly rounds: number;
   /** Rounds of what takes a second or more. */
@@ -21,6 +23,14 @@ export type Part = (options: Options) => Promise<readonly Row[]>;
 
 type Sizes = Omit<Options, 'backend' | 'signal'>;
 
-export const FULL: Sizes = { flowRounds: 40, sliceMs: 12, rounds: 40, longRounds: 9, mostRules: 10_000 };
+export const FULL: Sizes = {
+  sessions: 7,
+  turns: 40,
+  turnMs: 5,
+  rounds: 40,
+  longRounds: 9,
+  mostRules: 10_000,
+};
+
 /** Enough to see that everything runs, not to judge by. */
-export const QUICK: Sizes = { flowRounds: 3, sliceMs: 3, rounds: 3, longRounds: 1, mostRules: 1_000 };
+export const QUICK: Sizes = { sessions: 1, turns: 3, turnMs: 2, rounds: 3, longRounds: 1, mostRules: 1_000 };

@@ -81,8 +81,7 @@ describe('the table', () => {
     expect(v4).toHaveLength(ENTRIES[4].length);
     expect(v6).toHaveLength(ENTRIES[6].length);
     expect(new Set(await ids()).size).toBe(ALL.length);
-    const count = (protocol: number): number =>
-      v4.filter(entry => entry.protocol === protocol).length;
+    const count = (protocol: number): number => v4.filter(entry => entry.protocol === protocol).length;
     expect([17, 6, 132, 1, 136, 99, 47].map(count)).toEqual([6, 4, 1, 2, 1, 1, 1]);
     expect(v4.filter(({ zone }) => zone === 7)).toHaveLength(4);
     expect(v6.find(({ protocol }) => protocol === 6)).toMatchObject({

@@ -165,7 +165,7 @@ describe('a document that is not a plan', () => {
     ]);
   });
 
-  it('never makes the reader throw, whatever JSON it is', () => {
+  it('never makes the reader throw, whatever JSON it is', { timeout: 60_000 }, () => {
     const words =
       'schemaVersion sets policies poolDefault kubeMark tunnelInterfaces values id ipv4 rules ' +
       '__proto__ constructor toString hasOwnProperty valueOf length';
@@ -184,7 +184,9 @@ describe('a document that is not a plan', () => {
     );
   });
 
-  it('is refused or read as a plan that is written as it was read, whatever was done to it', () => {
+  it('is refused or read as a plan that is written as it was read, whatever was done to it', {
+    timeout: 60_000,
+  }, () => {
     const whole = textOf(PLAN, VALUES);
     const places = placesOf(JSON.parse(whole));
     let readable = 0;

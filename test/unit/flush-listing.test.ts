@@ -25,27 +25,26 @@ const FAR = address('198.51.100.1');
 describe('a line of the listing', () => {
   it('gives both directions of UDP, with its zone', () => {
     expect([...parseEntries(`${UDP}\n`, 4)]).toEqual([
-        {
-          family: 4,
-          protocol: 17,
-          zone: 6,
-          id: 1_518_112_841,
-          directionalZone: false,
-          original: {
-            source: POD,
-            destination: address('10.96.0.10'),
-            sourcePort: 53_982,
-            destinationPort: 53,
-          },
-          reply: {
-            source: address('10.244.1.7'),
-            destination: address('192.168.50.10'),
-            sourcePort: 5353,
-            destinationPort: 40_001,
-          },
+      {
+        family: 4,
+        protocol: 17,
+        zone: 6,
+        id: 1_518_112_841,
+        directionalZone: false,
+        original: {
+          source: POD,
+          destination: address('10.96.0.10'),
+          sourcePort: 53_982,
+          destinationPort: 53,
         },
-      ],
-    });
+        reply: {
+          source: address('10.244.1.7'),
+          destination: address('192.168.50.10'),
+          sourcePort: 5353,
+          destinationPort: 40_001,
+        },
+      },
+    ]);
   });
 
   it('gives TCP over IPv6 with counters and states between', () => {
@@ -94,7 +93,10 @@ describe('a line of the listing', () => {
     ['with an address that is none', UDP.replace('src=10.244.0.5', 'src=010.244.0.5')],
     ['that is not one', 'conntrack v1.4.7 (conntrack-tools): 0 flow entries have been shown.'],
   ])('%s is counted, not read', (_what, line) => {
-    expect([...parseEntries(`${UDP}\n${line}\n`, 4)]).toEqual([expect.objectContaining({ protocol: 17 }), undefined]);
+    expect([...parseEntries(`${UDP}\n${line}\n`, 4)]).toEqual([
+      expect.objectContaining({ protocol: 17 }),
+      undefined,
+    ]);
   });
 });
 

@@ -207,6 +207,20 @@ describe('a rule that asks for an interface', () => {
     expect(table.commands.filter(command => command.startsWith('ip '))).toHaveLength(2);
   });
 
+  it('is asked about though it decides nothing itself, but lets a later policy decide', async () => {
+    const keeping: RuleSketch[] = [{ action: 'Masquerade' }];
+    const policies = [
+      { name: 'first', rules: [{ outInterfaces: ['eth1'], action: 'Continue' as const }, ...keeping] },
+      { name: 'bank', connectionPolicy: 'FlushChanged' as const, rules: [{}] },
+    ];
+    const table = fakeTable(connections({ became: POD }), routes);
+    const after = planOf({ sets: SETS, policies: [{ name: 'first', rules: keeping }] });
+    expect(await flush(table, on(planOf({ sets: SETS, policies })), on(after))).toMatchObject({
+      deleted: 1,
+      perPolicy: [{ policy: 'bank', deleted: 1 }],
+    });
+  });
+
   it('leaves all such entries when routing cannot be asked, and says so', async () => {
     const table = fakeTable(connections({}), ({ tool }) =>
       tool === 'ip' ? { code: null, spawnError: 'ENOENT' } : undefined,
