@@ -4,7 +4,6 @@
 // kube-proxy and Felix have theirs. Reading with a legacy tool loads the table into the network namespace for good,
 // so the kernel's list of loaded tables is asked first.
 import type { Family } from '../cidr/address.ts';
-import { declareLine, natTransaction } from '../render/text.ts';
 import { KernelError } from './errors.ts';
 import { type RunContext, tryTool, WAIT_ARGS } from './run.ts';
 
@@ -132,14 +131,11 @@ export interface Capabilities {
 }
 
 /**
- * Asks what the tools of one family can do, without changing anything. Throws KernelError when they cannot be asked
- * (not installed, not root, no nat table).
+ * Asks what the tools of one family can do: by the help page of the target, which takes no lock and looks at no table.
+ * Throws KernelError when they cannot be asked.
  */
 export async function probe(context: RunContext, tools: Toolset, family: Family): Promise<Capabilities> {
-  const input = natTransaction([declareLine('masq-probe'), '-A masq-probe -j MASQUERADE --random-fully']);
-  const tool = restoreTool(tools, family);
-  const outcome = await tryTool(context, tool, [...WAIT_ARGS, '--noflush', '--test'], input);
-  if (outcome.ok) return { randomFully: true };
-  if (outcome.error.stderr.includes('--random-fully')) return { randomFully: false };
-  throw outcome.error;
+  const outcome = await tryTool(context, iptablesTool(tools, family), ['-j', 'MASQUERADE', '--help']);
+  if (!outcome.ok) throw outcome.error;
+  return { randomFully: /--random-fully\b/.test(outcome.stdout) };
 }

@@ -1,7 +1,17 @@
 // The driver: "here is what I want; make it so". It finds the backend, runs both families side by side, and takes away
 // what is ours in the other backend once the right one is programmed.
+import type { Family } from '../cidr/address.ts';
+import { withoutRandomFully } from '../render/older-tools.ts';
 import type { FamilyTables } from '../render/tables.ts';
-import { type Backend, type Detection, detectBackend, findToolsets, type Toolset } from './backend.ts';
+import {
+  type Backend,
+  type Capabilities,
+  type Detection,
+  detectBackend,
+  findToolsets,
+  probe,
+  type Toolset,
+} from './backend.ts';
 import type { Difference } from './changes.ts';
 import type { Clock } from './clock.ts';
 import { KernelError, messageOf } from './errors.ts';
@@ -59,6 +69,8 @@ const DETECT_EVERY_MS = 300_000;
 export function createDriver(options: DriverOptions): Driver {
   const { clock, log, moveLimit = DEFAULT_MOVE_LIMIT } = options;
   const families = { 4: createFamilyDriver(clock, moveLimit), 6: createFamilyDriver(clock, moveLimit) };
+  const fitted = new WeakMap<FamilyTables, FamilyTables>();
+  let abilities: { [F in Family]?: Capabilities } = {};
   let wanted: readonly FamilyTables[] = [];
   let detection: Detection | undefined;
   let detectedAt = 0;
@@ -91,10 +103,39 @@ export function createDriver(options: DriverOptions): Driver {
       families[4].forget();
       families[6].forget();
       othersCleaned = false;
+      abilities = {};
     }
     detection = found;
     return found;
   }
+
+  /**
+   * What this host's tools can be given: the same object for the same tables, since the belief goes by identity. Tools
+   * that cannot be asked are given the tables as they are, and the family says what is wrong with them.
+   */
+  async function fitting(context: RunContext, tools: Toolset, tables: FamilyTables): Promise<FamilyTables> {
+    const { family } = tables;
+    if (abilities[family] === undefined) {
+      try {
+        abilities[family] = await probe(context, tools, family);
+      } catch {
+        context.signal?.throwIfAborted();
+      }
+    }
+    if (abilities[family]?.randomFully !== false) return tables;
+    const fit = fitted.get(tables) ?? withoutRandomFully(tables);
+    fitted.set(tables, fit);
+    return fit;
+  }
+
+  /** The family's own report, with a note when the tables had to be fitted. */
+  const noting = (family: Family, report: FamilyReport): FamilyReport =>
+    abilities[family]?.randomFully === false
+      ? {
+          ...report,
+          warnings: [...report.warnings, 'this iptables does not know --random-fully; --random is used'],
+        }
+      : report;
 
   async function run(
     signal: AbortSignal | undefined,
@@ -116,7 +157,10 @@ export function createDriver(options: DriverOptions): Driver {
     }
     const { tools } = found;
     const settled = await Promise.allSettled(
-      wanted.map(tables => work(families[tables.family], context, tools, tables)),
+      wanted.map(async tables => {
+        const fit = await fitting(context, tools, tables);
+        return noting(tables.family, await work(families[tables.family], context, tools, fit));
+      }),
     );
     const reports: (readonly [FamilyTables, FamilyReport])[] = [];
     settled.forEach((result, i) => {
@@ -182,7 +226,8 @@ export function createDriver(options: DriverOptions): Driver {
         for (const t of tables) {
           try {
             const { tools } = await toolsFor(context, false);
-            const differences = await families[t.family].diff(context, tools, t);
+            const fit = await fitting(context, tools, t);
+            const differences = await families[t.family].diff(context, tools, fit);
             results.push([familyName(t.family), { differences }]);
           } catch (error) {
             signal?.throwIfAborted();

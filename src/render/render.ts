@@ -12,11 +12,6 @@ import { NAT_OUTGOING_CHAIN, policyChainName, setName, TOP_CHAIN } from './names
 import type { FamilyTables, KernelChain, KernelEntry, KernelSet } from './tables.ts';
 import { portClauses, targets, type Translation } from './targets.ts';
 
-export interface RenderOptions {
-  /** Whether this family's iptables knows --random-fully; without it --random is used. */
-  readonly randomFully: boolean;
-}
-
 /** More entries than this in a guard cost more memory and time to fill than the walk that they save. */
 const MAX_GUARD_ENTRIES = 4096;
 
@@ -24,18 +19,12 @@ interface Context extends GuardSink {
   readonly plan: Plan;
   readonly family: Family;
   readonly values: NodeValues;
-  readonly options: RenderOptions;
   /** The kernel's name of a plan's set, which is thereby wanted; undefined when it has no address of this family. */
   use(id: string): string | undefined;
 }
 
 /** The wanted state of one family on one node. */
-export function renderFamily(
-  plan: Plan,
-  values: NodeValues,
-  family: Family,
-  options: RenderOptions = { randomFully: true },
-): FamilyTables {
+export function renderFamily(plan: Plan, values: NodeValues, family: Family): FamilyTables {
   const sets = new Map<string, KernelSet>();
   const chains = new Map<string, KernelChain>();
   const addresses = (id: string): AddressSet => {
@@ -52,7 +41,6 @@ export function renderFamily(
     plan,
     family,
     values,
-    options,
     use: id => (addresses(id).entries.length === 0 ? undefined : add(id, addresses(id), false)),
     chain: (name, rules) => void chains.set(name, chainOf(name, rules)),
     guardSet(ids) {
@@ -212,10 +200,10 @@ const translate = (
   translation: Translation,
   ports: PlanRule['ports'],
   label: string,
-  { family, options }: Context,
+  { family }: Context,
 ): readonly RuleSpec[] =>
   portClauses(ports, family)
-    .flatMap(clause => targets(translation, clause, family, options))
+    .flatMap(clause => targets(translation, clause, family))
     .map(args => ({ args: [...matches, ...args], label }));
 
 function kernelSet(name: string, set: AddressSet, guard: boolean): KernelSet {

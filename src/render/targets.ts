@@ -85,7 +85,6 @@ export function targets(
   translation: Translation,
   clause: PortClause,
   family: Family,
-  options: { readonly randomFully: boolean },
 ): readonly (readonly string[])[] {
   switch (translation.action) {
     case 'Continue':
@@ -99,7 +98,7 @@ export function targets(
         ...(translation.address === undefined
           ? ['-j', 'MASQUERADE', ...(range === undefined ? [] : ['--to-ports', range])]
           : ['-j', 'SNAT', '--to-source', sourceText(translation.address, range)]),
-        ...allocation(translation.portAllocation, options.randomFully),
+        ...allocation(translation.portAllocation),
       ]);
   }
 }
@@ -138,7 +137,7 @@ function sourceText(address: Address, range: string | undefined): string {
   return address.family === 4 ? `${text}:${range}` : `[${text}]:${range}`;
 }
 
-function allocation(portAllocation: PortAllocation, randomFully: boolean): readonly string[] {
+function allocation(portAllocation: PortAllocation): readonly string[] {
   if (portAllocation === 'KeepIfPossible') return [];
-  return [portAllocation === 'FullyRandom' && randomFully ? '--random-fully' : '--random'];
+  return [portAllocation === 'FullyRandom' ? '--random-fully' : '--random'];
 }

@@ -71,13 +71,15 @@ function measuredOf(
   { backend }: Options,
 ): readonly Measured[] {
   const ours = (list: string): readonly number[] => values[`ours ${list} ${flow.kind}`] ?? [];
+  const floor = (list: string): readonly number[] =>
+    values[`floor ${flow.kind === 'other' ? flow.kind : list}`] ?? [];
   const head = {
     part: 'exemptions',
     backend,
     unit: 'µs',
     ours: `${flow.name}, ${name}`,
     values: ours(name),
-    floor: values[`floor ${flow.kind === 'other' ? 'other' : name}`] ?? [],
+    floor: floor(name),
   } as const;
   const rules = values[`rules ${name} ${flow.kind}`];
   const isJudged = cidrs.length === JUDGED && backend === 'nft';
@@ -92,6 +94,6 @@ function measuredOf(
             ...(isJudged ? { goal: FIVE_TIMES } : {}),
           },
         ]),
-    ...(name === few ? [] : [{ ...head, other: { name: `ours, ${few}`, values: ours(few) }, goal: FLAT }]),
+    ...(name === few ? [] : [{ ...head, other: { name: `ours, ${few}`, values: ours(few), floor: floor(few) }, goal: FLAT }]),
   ];
 }

@@ -90,15 +90,19 @@ export const policies: Part = async options => {
   const head = { part: 'policies', backend: options.backend, unit: 'µs' } as const;
   const shapeRows = SHAPES.flatMap((shape, i) =>
     COUNTS.flatMap((count): readonly Measured[] => {
-      const ours = {
-        ...head,
-        ours: `${count} rule${count === 1 ? '' : 's'} ${shape.name}`,
-        values: of(`${i}-${count}`),
-        floor: of('floor'),
-      };
-      const against = { ...ours, other: { name: "Felix's rule", values: of('felix') }, goal: NEAR_FELIX };
-      const few = { name: `ours with ${FEWEST}`, values: of(`${i}-${FEWEST}`) };
-      return count === COUNTS.at(-1) ? [against, { ...ours, other: few, goal: FLAT }] : [against];
+      const name = `${count} rule${count === 1 ? '' : 's'} ${shape.name}`;
+      const ours = { ...head, ours: name, values: of(`${i}-${count}`), floor: of('floor') };
+      const felixRule = { name: "Felix's rule", values: of('felix') };
+      const few = { name: `ours, ${FEWEST} rule`, values: of(`${i}-${FEWEST}`) };
+      return [
+        { ...ours, other: felixRule, goal: NEAR_FELIX },
+        ...(count === COUNTS.at(-1)
+          ? [
+              { ...ours, other: few, goal: FLAT },
+              { ...ours, ours: `${name}, with tracking`, floor: of('untracked'), other: felixRule },
+            ]
+          : []),
+      ];
     }),
   );
   return [

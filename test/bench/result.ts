@@ -33,27 +33,35 @@ export interface Measured {
   readonly unit: Row['unit'];
   readonly ours: string;
   readonly values: readonly number[];
-  readonly other?: { readonly name: string; readonly values: readonly number[] };
-  /** Taken from both sides, round by round. */
+  readonly other?: {
+    readonly name: string;
+    readonly values: readonly number[];
+    /** Where it is not that of ours. */
+    readonly floor?: readonly number[];
+  };
+  /** Taken from the values, round by round. */
   readonly floor?: readonly number[];
   readonly goal?: Goal;
 }
 
 /** The row of what was measured. The medians decide whether its goal is met. */
 export function rowOf({ values, other, floor, goal, ...head }: Measured): Row {
-  const above = (all: readonly number[]): readonly number[] =>
-    floor === undefined ? all : beyond(all, floor);
-  const value = spreadOf(above(values));
+  const ours = above(values, floor);
+  const value = spreadOf(ours);
   if (other === undefined) return { ...head, value, ...verdict(goal, value, undefined) };
-  const ratio = ratioOf(above(values), above(other.values));
+  const others = above(other.values, other.floor ?? floor);
+  const ratio = ratioOf(ours, others);
   return {
     ...head,
     value,
-    other: { name: other.name, value: spreadOf(above(other.values)) },
+    other: { name: other.name, value: spreadOf(others) },
     ratio,
     ...verdict(goal, value, ratio),
   };
 }
+
+const above = (values: readonly number[], floor: readonly number[] | undefined): readonly number[] =>
+  floor === undefined ? values : beyond(values, floor);
 
 function verdict(
   goal: Goal | undefined,

@@ -22,6 +22,19 @@ const contextOf = (bench: Bench): RunContext => ({
   childTimeoutMs: 30_000,
 });
 
+/** The help page of an ip6tables that says this of MASQUERADE, and refuses what it does not know. */
+const help =
+  (text: string): Bench['spoil'] =>
+  command => {
+    if (!command.tool.startsWith('ip6tables')) return undefined;
+    if (command.args.includes('--help')) {
+      return Promise.resolve({ code: 0, stdout: text, stderr: '', timedOut: false });
+    }
+    if (!command.stdin?.includes('--random-fully')) return undefined;
+    const stderr = 'unknown option "--random-fully"';
+    return Promise.resolve({ code: 2, stdout: '', stderr, timedOut: false });
+  };
+
 const LOADED = 'cat /proc/net/ip_tables_names /proc/net/ip6_tables_names';
 
 describe('choosing a backend', () => {
@@ -111,16 +124,26 @@ describe('choosing a backend', () => {
   it('asks whether --random-fully is known', async () => {
     const tools = { backend: 'nft', suffix: '-nft' } as const;
     expect(await probe(contextOf(bench), tools, 6)).toEqual({ randomFully: true });
-    bench.spoil = () =>
-      Promise.resolve({
-        code: 2,
-        stdout: '',
-        stderr: 'ip6tables-restore v1.6.0: unknown option "--random-fully"',
-        timedOut: false,
-      });
+    bench.spoil = help('MASQUERADE target options:\n --to-ports <port>[-<port>]\n --random\n');
     expect(await probe(contextOf(bench), tools, 6)).toEqual({ randomFully: false });
     bench.spoil = () => Promise.resolve({ code: 3, stdout: '', stderr: 'you must be root', timedOut: false });
     await expect(probe(contextOf(bench), tools, 6)).rejects.toMatchObject({ kind: 'permission' });
+  });
+
+  it('uses --random for the one family whose iptables does not know better, and stays with it', async () => {
+    bench.spoil = help('MASQUERADE target options:\n --random\n');
+    const warnings = [expect.stringContaining('--random is used')];
+    const first = await bench.driver().apply(TABLES);
+    expect(first.families).toMatchObject({ ipv4: { ok: true, warnings: [] }, ipv6: { ok: true, warnings } });
+    expect(await bench.ns.sh('iptables-nft -t nat -S masq-nat-outgoing')).toContain('--random-fully');
+    const rules = await bench.ns.sh('ip6tables-nft -t nat -S masq-nat-outgoing');
+    expect(rules).toMatch(/-j MASQUERADE --random\n/);
+    const next = bench.driver();
+    expect(await next.apply(TABLES)).toMatchObject({
+      changed: false,
+      families: { ipv6: { ok: true, warnings } },
+    });
+    expect(await next.verify()).toMatchObject({ changed: false, families: { ipv6: { ok: true, warnings } } });
   });
 });
 

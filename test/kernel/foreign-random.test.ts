@@ -2,10 +2,11 @@
 // judgement says, for every packet.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Address, FAMILIES, formatAddress, parseAddress } from '../../src/cidr/address.ts';
+import { FAMILIES, formatAddress } from '../../src/cidr/address.ts';
 import type { World } from '../../src/demo/model.ts';
 import { type Judgement, judgeForeign, readForeignFacts, readNatRules } from '../../src/kernel/foreign.ts';
 import type { Packet } from '../../src/planner/packet.ts';
+import { address } from './foreign-support.ts';
 import { addressOf, NAMES, type Names, openScene } from './scene.ts';
 
 const RUNS = 60;
@@ -131,8 +132,8 @@ function textsOf(n: Names, rules: RandomRules): { readonly iptables: string; rea
       case 'MASQUERADE':
         return ['-j MASQUERADE', 'masquerade'];
       case 'SNAT': {
-        const address = snatAddress(n, ++used);
-        return [`-j SNAT --to-source ${address}`, `snat ${ip(n)} to ${address}`];
+        const to = snatAddress(n, ++used);
+        return [`-j SNAT --to-source ${to}`, `snat ${ip(n)} to ${to}`];
       }
       case 'KEEP':
         return [`-j NETMAP --to ${n.identity}`, `snat ${ip(n)} to ${n.pod}`];
@@ -192,12 +193,6 @@ function predicted(judgement: Judgement, own: string, node: string, ourAddress: 
   return translation(before) ?? (skipped ? undefined : ourAddress) ?? translation(after) ?? own;
 }
 
-function parse(text: string): Address {
-  const parsed = parseAddress(text);
-  if (!parsed.ok) throw new Error(`${text} ${parsed.reason}`);
-  return parsed.value;
-}
-
 describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptables-%s', backend => {
   let world: World;
   const run = async (tool: string, args: readonly string[], stdin = ''): Promise<void> => {
@@ -211,7 +206,7 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
       // On both links, since neighbours of IPv6 are told of a link's own addresses alone; none for MASQUERADE to take.
       const links = family === 4 ? ['lo'] : ['eth0 nodad preferred_lft 0', 'eth1 nodad preferred_lft 0'];
       const lines = links.flatMap(link =>
-        addresses.map(address => `addr replace ${address}/${host(NAMES[family])} dev ${link}`),
+        addresses.map(own => `addr replace ${own}/${host(NAMES[family])} dev ${link}`),
       );
       await run('ip', ['-batch', '-'], `${lines.join('\n')}\n`);
     }
@@ -246,8 +241,8 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
         expect(read.gaps).toEqual([]);
         for (const { destination, outInterface, node } of destinations) {
           const packet: Packet = {
-            source: parse(n.pod),
-            destination: parse(destination),
+            source: address(n.pod),
+            destination: address(destination),
             protocol: 'UDP',
             destinationPort: PORT,
             outInterface,
@@ -266,7 +261,7 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
           });
           const ourAddress = rules.acts ? ours(n) : undefined;
           const wanted = predicted(judgement, n.pod, node, ourAddress);
-          expect(addressOf(observed)).toBe(formatAddress(parse(wanted)));
+          expect(addressOf(observed)).toBe(formatAddress(address(wanted)));
           if (wanted !== n.pod && wanted !== ourAddress) translated++;
         }
       }),
