@@ -1,7 +1,7 @@
 // What other programs' rules in this host's kernel do to a packet, beside ours.
 import { systemExec } from '../kernel/exec.ts';
-import { judgeForeign, readForeignFacts, readNatRules } from '../kernel/foreign.ts';
-import type { Verdict } from '../kernel/foreign-walk.ts';
+import { judgeForeign, readForeignFacts, readNatRules } from '../kernel/foreign/judge.ts';
+import type { Verdict } from '../kernel/foreign/walk.ts';
 import type { Packet } from '../planner/packet.ts';
 
 export interface OthersRules {

@@ -5,6 +5,7 @@ import { COMMENT_PREFIX, isOwnChain } from '../render/names.ts';
 import { ruleText } from '../render/chain.ts';
 import type { KernelChain, KernelRule } from '../render/tables.ts';
 import { appendLines, declareLine } from '../render/text.ts';
+import { logicalLines, wordsOf } from './printed-lines.ts';
 
 export interface PrintedRule {
   /** The line as iptables printed it. */
@@ -30,17 +31,17 @@ export const POSTROUTING = 'POSTROUTING';
 
 /**
  * Parses `iptables -S`: our chains and POSTROUTING. The rules of other chains (25,000 of services, say) are passed
- * over without a look.
+ * over without a look. Throws a SyntaxError when the text was cut inside quotes.
  */
 export function parseListing(text: string): Listing {
   const chains = new Map<string, PrintedRule[]>();
-  for (const line of text.split('\n')) {
+  for (const line of logicalLines(text)) {
     const [verb = '', chain = ''] = line.split(' ', 2);
     if (chain !== POSTROUTING && !isOwnChain(chain)) continue;
     if (verb === '-P' || verb === '-N') chains.set(chain, chains.get(chain) ?? []);
     else if (verb === '-A') {
       const rules = chains.get(chain) ?? [];
-      rules.push(printedRule(line, tokens(line).slice(2)));
+      rules.push(printedRule(line, wordsOf(line).slice(2)));
       chains.set(chain, rules);
     }
   }
@@ -58,7 +59,7 @@ function printedRule(text: string, args: readonly string[]): PrintedRule {
 /** The rule as this module would read it back. */
 export const asPrinted = (chain: string, rule: KernelRule): PrintedRule => {
   const text = `-A ${chain} ${ruleText(rule)}`;
-  return printedRule(text, tokens(text).slice(2));
+  return printedRule(text, wordsOf(text).slice(2));
 };
 
 const valueAfter = (args: readonly string[], option: string): string | undefined => {
@@ -79,28 +80,6 @@ export function featuresOf(args: readonly string[]): RuleFeatures {
 /** The names of the sets that a rule looks into. */
 export const setsOf = (rule: { readonly args: readonly string[] }): readonly string[] =>
   rule.args.filter((_, i) => rule.args[i - 1] === '--match-set');
-
-/** Splits a printed line at blanks; double quotes hold blanks, a backslash holds the next character. */
-export function tokens(line: string): readonly string[] {
-  const found: string[] = [];
-  let token = '';
-  let quoted = false;
-  let inside = false;
-  for (let i = 0; i < line.length; i++) {
-    const char = line[i] as string;
-    if (char === '\\') token += line[++i] ?? '';
-    else if (char === '"') quoted = !quoted;
-    else if (char === ' ' && !quoted) {
-      if (inside) found.push(token);
-      token = '';
-      inside = false;
-      continue;
-    } else token += char;
-    inside = true;
-  }
-  if (inside) found.push(token);
-  return found;
-}
 
 export type ChainVerdict =
   | 'same'

@@ -5,7 +5,8 @@ import { ruleText } from '../render/chain.ts';
 import { isOwnChain } from '../render/names.ts';
 import type { FamilyTables } from '../render/tables.ts';
 import { iptablesTool, type Toolset } from './backend.ts';
-import { asPrinted, type Listing, parseListing, POSTROUTING, type PrintedRule, tokens } from './iptables.ts';
+import { asPrinted, type Listing, parseListing, POSTROUTING, type PrintedRule } from './iptables.ts';
+import { wordsOf } from './printed-lines.ts';
 import { type ObservedSet, ownSetNames, readSets, wantedHeader } from './ipset.ts';
 import type { Postrouting } from './jump.ts';
 import { type RunContext, runTool, tryTool, WAIT_ARGS } from './run.ts';
@@ -129,7 +130,7 @@ async function observePostrouting(
   rules: readonly PrintedRule[] | undefined,
 ): Promise<Postrouting> {
   if (rules !== undefined) return { readable: true, rules };
-  const check = ['-C', POSTROUTING, ...tokens(ruleText(tables.jump))];
+  const check = ['-C', POSTROUTING, ...wordsOf(ruleText(tables.jump))];
   const tool = iptablesTool(tools, tables.family);
   const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', ...check]);
   if (outcome.ok) return { readable: false, hasJump: true };

@@ -94,6 +94,8 @@ function measuredOf(
             ...(isJudged ? { goal: FIVE_TIMES } : {}),
           },
         ]),
-    ...(name === few ? [] : [{ ...head, other: { name: `ours, ${few}`, values: ours(few), floor: floor(few) }, goal: FLAT }]),
+    ...(name === few
+      ? []
+      : [{ ...head, other: { name: `ours, ${few}`, values: ours(few), floor: floor(few) }, goal: FLAT }]),
   ];
 }

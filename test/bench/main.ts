@@ -18,7 +18,7 @@ const HELP = `Usage: node dist/bench.js [options]
   --output FILE  where the JSON goes (default .cache/bench.json)
   --check        exit 1 when a goal is missed
 
-Needs root. Exit codes: 0 done, 1 a goal was missed (with --check), 2 something broke.
+Needs root, for the network namespaces in which everything happens; the machine's own network is not touched. Exit codes: 0 done, 1 a goal was missed (with --check), 2 something broke.
 `;
 
 interface Arguments {
@@ -128,7 +128,9 @@ async function run(): Promise<number> {
   }
   if (args.part === undefined) return runAll(args);
   const stop = new AbortController();
-  process.once('SIGTERM', () => stop.abort(new Error('stopped by SIGTERM')));
+  for (const name of ['SIGTERM', 'SIGINT'] as const) {
+    process.once(name, () => stop.abort(new Error(`stopped by ${name}`)));
+  }
   await measurePart(args.part, args, stop.signal);
   return 0;
 }

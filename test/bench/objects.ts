@@ -1,5 +1,13 @@
 // Cluster objects to measure with, as validation would hand them to the planner.
-import type { Destination, IpPool, MasqPolicy, NetworkSet, PolicyRule, PolicySource, Snapshot } from '../../src/api/model.ts';
+import type {
+  Destination,
+  IpPool,
+  MasqPolicy,
+  NetworkSet,
+  PolicyRule,
+  PolicySource,
+  Snapshot,
+} from '../../src/api/model.ts';
 import type { Family } from '../../src/cidr/address.ts';
 import { type Cidr, formatCidr, parseCidr } from '../../src/cidr/cidr.ts';
 import { planNode } from '../../src/planner/plan-snapshot.ts';
@@ -55,11 +63,7 @@ export const exempting = (nets: readonly Cidr[]): Snapshot => ({
   ...EMPTY,
   pools: [pool('pods', POD_CIDR)],
   networkSets: [networkSet('exempt', nets)],
-  policies: [
-    policy('exempt', ALL_PODS, [
-      rule('keep', [{ networkSets: { names: ['exempt'] } }]),
-    ]),
-  ],
+  policies: [policy('exempt', ALL_PODS, [rule('keep', [{ networkSets: { names: ['exempt'] } }])])],
 });
 
 export const tablesOf = (snapshot: Snapshot, families: readonly Family[]): readonly FamilyTables[] => {

@@ -29,7 +29,9 @@ function nodeSelectorOf(i: number): { readonly nodeSelector?: LabelSelector } {
 }
 
 function policyOf(i: number, edition = 0): MasqPolicy {
-  const team = { ipPools: { selector: { matchLabels: { team: `team-${i % TEAMS}` } }, natOutgoing: 'Any' as const } };
+  const team = {
+    ipPools: { selector: { matchLabels: { team: `team-${i % TEAMS}` } }, natOutgoing: 'Any' as const },
+  };
   const plain = policy(`policy-${i}`, i % 3 === 0 ? ALL_PODS : team, [
     rule('datacentre', [{ ipBlock: { cidr: cidr('10.0.0.0/8'), except: [cidr(`10.${i % 200}.0.0/16`)] } }]),
     rule('pools', [{ ipPools: { natOutgoing: 'Enabled' } }, { scope: 'LinkLocal' }]),
@@ -50,7 +52,7 @@ const poolOf = (i: number, natOutgoing = true): Snapshot['pools'][number] => ({
 
 const replaced = <T>(all: readonly T[], index: number, item: T): readonly T[] => all.with(index, item);
 
-export const plan: Part = async ({ rounds, signal }) => {
+export const plan: Part = async ({ longRounds, signal }) => {
   let snapshot: Snapshot = {
     ...EMPTY,
     policies: numbers(POLICIES).map(i => policyOf(i)),
@@ -70,12 +72,14 @@ export const plan: Part = async ({ rounds, signal }) => {
     {
       full: () => timed(async () => void planCluster(snapshot)),
       pool: after(({ pools }, i) => ({ pools: replaced(pools, i % POOLS, poolOf(i % POOLS, i % 2 === 0)) })),
-      node: after(({ nodes }, i) => ({ nodes: replaced(nodes, i % NODES, node(i % NODES, { changed: `${i}` })) })),
+      node: after(({ nodes }, i) => ({
+        nodes: replaced(nodes, i % NODES, node(i % NODES, { changed: `${i}` })),
+      })),
       policy: after(({ policies }, i) => ({
         policies: replaced(policies, i % POLICIES, policyOf(i % POLICIES, i % 250)),
       })),
     },
-    rounds,
+    longRounds,
     signal,
   );
   const head = { part: 'plan', backend: '-', unit: 'ms' } as const;

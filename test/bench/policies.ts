@@ -36,11 +36,7 @@ const SHAPES: readonly Shape[] = [
     name: 'of other sources',
     policies: count =>
       numbers(count).map(i =>
-        policy(
-          `policy-${i}`,
-          { ipBlocks: [{ cidr: cidr(`10.99.${i}.0/24`), except: [] }] },
-          [ruleTo(i)],
-        ),
+        policy(`policy-${i}`, { ipBlocks: [{ cidr: cidr(`10.99.${i}.0/24`), except: [] }] }, [ruleTo(i)]),
       ),
   },
   {

@@ -4,7 +4,12 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FAMILIES, formatAddress } from '../../src/cidr/address.ts';
 import type { World } from '../../src/demo/model.ts';
-import { type Judgement, judgeForeign, readForeignFacts, readNatRules } from '../../src/kernel/foreign.ts';
+import {
+  type Judgement,
+  judgeForeign,
+  readForeignFacts,
+  readNatRules,
+} from '../../src/kernel/foreign/judge.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 import { address } from './foreign-support.ts';
 import { addressOf, NAMES, type Names, openScene } from './scene.ts';

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { FAMILIES } from '../../src/cidr/address.ts';
 import type { World } from '../../src/demo/model.ts';
 import type { Command, Exec } from '../../src/kernel/exec.ts';
-import { UNKNOWN_ORDER } from '../../src/kernel/foreign-order.ts';
+import { UNKNOWN_ORDER } from '../../src/kernel/foreign/order.ts';
 import { judge, nft, packetOf, seen, sh } from './foreign-support.ts';
 import { openNamespace } from './namespace.ts';
 import { NAMES, openScene } from './scene.ts';

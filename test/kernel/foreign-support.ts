@@ -3,7 +3,12 @@ import { expect } from 'vitest';
 import { parseAddress } from '../../src/cidr/address.ts';
 import type { World } from '../../src/demo/model.ts';
 import type { Exec } from '../../src/kernel/exec.ts';
-import { type Judgement, judgeForeign, readForeignFacts, readNatRules } from '../../src/kernel/foreign.ts';
+import {
+  type Judgement,
+  judgeForeign,
+  readForeignFacts,
+  readNatRules,
+} from '../../src/kernel/foreign/judge.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 import { addressOf, type Names } from './scene.ts';
 

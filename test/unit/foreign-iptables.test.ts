@@ -1,9 +1,9 @@
 // What is understood of the rules that iptables prints, and that the rest stays unknown.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readListing, readRule } from '../../src/kernel/foreign-iptables.ts';
-import type { ForeignRule } from '../../src/kernel/foreign-model.ts';
-import { printedLines } from '../../src/kernel/foreign-tokens.ts';
+import { readListing, readRule } from '../../src/kernel/foreign/iptables.ts';
+import type { ForeignRule } from '../../src/kernel/foreign/model.ts';
+import { printedLines } from '../../src/kernel/printed-lines.ts';
 
 /** As iptables 1.8.9 prints a word: quoted when it holds anything but these, with quotes and backslashes escaped. */
 const printed = (word: string): string =>

@@ -1,8 +1,8 @@
 // What is understood of what nft prints, and that the rest stays unknown.
 import { describe, expect, it } from 'vitest';
-import type { Json } from '../../src/kernel/foreign-json.ts';
-import type { ForeignRule } from '../../src/kernel/foreign-model.ts';
-import { readBases, readNftRule, readTexts } from '../../src/kernel/foreign-nft.ts';
+import type { Json } from '../../src/kernel/foreign/json.ts';
+import type { ForeignRule } from '../../src/kernel/foreign/model.ts';
+import { readBases, readNftRule, readTexts } from '../../src/kernel/foreign/nft.ts';
 
 /** The conditions without their texts. */
 const asked = ({ conditions }: ForeignRule): readonly object[] =>

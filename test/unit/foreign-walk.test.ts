@@ -1,12 +1,12 @@
 // The way of a packet through chains, and the order of base chains: small made-up rules, one question each.
 import { describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/cidr/address.ts';
-import { readRule } from '../../src/kernel/foreign-iptables.ts';
-import { NO_FACTS } from '../../src/kernel/foreign-match.ts';
-import type { BaseChain, ForeignRule, NatRules } from '../../src/kernel/foreign-model.ts';
-import { UNKNOWN_ORDER } from '../../src/kernel/foreign-order.ts';
-import { printedLines } from '../../src/kernel/foreign-tokens.ts';
-import { type Judgement, judgeForeign } from '../../src/kernel/foreign.ts';
+import { readRule } from '../../src/kernel/foreign/iptables.ts';
+import { NO_FACTS } from '../../src/kernel/foreign/match.ts';
+import type { BaseChain, ForeignRule, NatRules } from '../../src/kernel/foreign/model.ts';
+import { UNKNOWN_ORDER } from '../../src/kernel/foreign/order.ts';
+import { printedLines } from '../../src/kernel/printed-lines.ts';
+import { type Judgement, judgeForeign } from '../../src/kernel/foreign/judge.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 
 const address = (text: string): Packet['source'] => {

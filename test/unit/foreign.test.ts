@@ -3,8 +3,13 @@
 import { describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/cidr/address.ts';
 import type { Command, Exec } from '../../src/kernel/exec.ts';
-import { localOfRoutes, localOfTrie } from '../../src/kernel/foreign-facts.ts';
-import { type Judgement, judgeForeign, readForeignFacts, readNatRules } from '../../src/kernel/foreign.ts';
+import { localOfRoutes, localOfTrie } from '../../src/kernel/foreign/facts.ts';
+import {
+  type Judgement,
+  judgeForeign,
+  readForeignFacts,
+  readNatRules,
+} from '../../src/kernel/foreign/judge.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 
 const address = (text: string): Packet['source'] => {

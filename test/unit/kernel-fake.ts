@@ -2,7 +2,7 @@
 // transactions, sets that cannot be destroyed while a rule looks into them. It lets a test look at every moment
 // between two lines, which no real kernel does.
 import type { Command, CommandResult, Exec } from '../../src/kernel/exec.ts';
-import { tokens } from '../../src/kernel/iptables.ts';
+import { wordsOf } from '../../src/kernel/printed-lines.ts';
 
 export interface FakeSet {
   readonly type: string;
@@ -127,7 +127,7 @@ function ipsetLine(kernel: FakeKernel, words: readonly string[]): readonly strin
   }
   if (verb === 'destroy') {
     const rules = [...kernel.chains.values()].flat();
-    if (rules.some(rule => tokens(rule).includes(name))) {
+    if (rules.some(rule => wordsOf(rule).includes(name))) {
       throw new ToolError('Set cannot be destroyed: it is in use by a kernel component');
     }
     kernel.sets.delete(name);
@@ -163,13 +163,13 @@ function transaction(kernel: FakeKernel, text: string): Map<string, readonly str
       if (!rules.includes(rest)) throw new ToolError('Bad rule (does a matching rule exist in that chain?).');
       chains.set(chain, rules.toSpliced(rules.indexOf(rest), 1));
     } else if (verb === '-X') {
-      const led = [...chains.values()].flat().some(rule => tokens(rule).at(-1) === chain);
+      const led = [...chains.values()].flat().some(rule => wordsOf(rule).at(-1) === chain);
       if (rules.length > 0 || led)
         throw new ToolError(`CHAIN_DEL failed (Device or resource busy): ${chain}`);
       chains.delete(chain);
     }
   }
-  for (const rule of [...chains.values()].flat()) checkRule(kernel, chains, tokens(rule));
+  for (const rule of [...chains.values()].flat()) checkRule(kernel, chains, wordsOf(rule));
   return chains;
 }
 
@@ -183,7 +183,7 @@ function checkRule(kernel: FakeKernel, chains: ReadonlyMap<string, unknown>, arg
 
 function walk(kernel: FakeKernel, chain: string, source: number, destination: number): string | undefined {
   for (const rule of kernel.chains.get(chain) ?? []) {
-    const args = tokens(rule);
+    const args = wordsOf(rule);
     const matches = args.every((arg, i) => {
       if (arg !== '--match-set') return true;
       const address = args[i + 2] === 'src' ? source : destination;

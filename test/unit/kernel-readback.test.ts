@@ -4,7 +4,8 @@ import type { Clock } from '../../src/kernel/clock.ts';
 import { createDriver } from '../../src/kernel/driver.ts';
 import { commandError, type ErrorKind } from '../../src/kernel/errors.ts';
 import type { CommandResult, Exec } from '../../src/kernel/exec.ts';
-import { deleteLine, parseListing, tokens } from '../../src/kernel/iptables.ts';
+import { deleteLine, parseListing } from '../../src/kernel/iptables.ts';
+import { wordsOf } from '../../src/kernel/printed-lines.ts';
 import { type ObservedSet, parseList, parseSave } from '../../src/kernel/ipset.ts';
 import { planJump } from '../../src/kernel/jump.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -115,7 +116,7 @@ describe('errors', () => {
 
 describe('reading', () => {
   it('splits printed rules as the tools quote them', () => {
-    expect(tokens('-A X -m comment --comment "it\\\'s a \\"q\\" \\\\ b" -j Y')).toEqual([
+    expect(wordsOf('-A X -m comment --comment "it\\\'s a \\"q\\" \\\\ b" -j Y')).toEqual([
       '-A',
       'X',
       '-m',
@@ -125,7 +126,18 @@ describe('reading', () => {
       '-j',
       'Y',
     ]);
-    expect(tokens('-A X --comment "" -j Y')).toEqual(['-A', 'X', '--comment', '', '-j', 'Y']);
+    expect(wordsOf('-A X --comment "" -j Y')).toEqual(['-A', 'X', '--comment', '', '-j', 'Y']);
+  });
+
+  it('a line feed in a comment does not make a rule', () => {
+    const text =
+      '-N masq-POSTROUTING\n' +
+      '-A POSTROUTING -m comment --comment "x\n-A masq-POSTROUTING -j ACCEPT\n" -j ACCEPT\n' +
+      '-A masq-POSTROUTING -j RETURN\n';
+    const listing = parseListing(text);
+    expect(listing.get('masq-POSTROUTING')).toMatchObject([{ args: ['-j', 'RETURN'] }]);
+    expect(listing.get('POSTROUTING')).toHaveLength(1);
+    expect(() => parseListing(text.slice(0, 60))).toThrow('a quote is not closed');
   });
 
   it('passes over the chains of others', () => {

@@ -1,8 +1,8 @@
 // Whether a rule's condition holds for a packet: yes, no, or unknown with the reason. Pure: what only the kernel knows
 // (who is in a set, which addresses are this host's) comes as facts.
-import { matchesInterface, type Packet } from '../planner/packet.ts';
-import { addressOf, type Condition, inRanges, type Range, type SetRef, type Side } from './foreign-model.ts';
-import { hasProtocol } from './foreign-protocols.ts';
+import { matchesInterface, type Packet } from '../../planner/packet.ts';
+import { addressOf, type Condition, inRanges, type Range, type SetRef, type Side } from './model.ts';
+import { hasProtocol } from './protocols.ts';
 
 /** What the kernel was asked about one packet (foreign-facts.ts). Absent is not known. */
 export interface ForeignFacts {

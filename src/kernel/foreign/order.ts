@@ -8,7 +8,7 @@
 // A translation by the first that translates binds; ACCEPT, and the end of a chain, lead on to the next (seen).
 //
 // A table with the flag dormant is not told apart: nft prints the flag only with the whole table.
-import type { BaseChain } from './foreign-model.ts';
+import type { BaseChain } from './model.ts';
 
 export type Order = 'before' | 'after' | 'unknown';
 

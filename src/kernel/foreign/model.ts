@@ -1,8 +1,8 @@
 // The nat rules of this kernel as data, whoever wrote them and in whichever of the kernel's three languages: what
 // foreign-iptables.ts and foreign-nft.ts read, and foreign.ts judges. What is not understood is kept as `unknown`
 // with its text, never guessed.
-import { type Address, type Family, parseAddress } from '../cidr/address.ts';
-import { parseCidr, sizeOf } from '../cidr/cidr.ts';
+import { type Address, type Family, parseAddress } from '../../cidr/address.ts';
+import { parseCidr, sizeOf } from '../../cidr/cidr.ts';
 
 export type Side = 'source' | 'destination';
 

@@ -1,6 +1,6 @@
 // Reads the rules that `iptables -S` prints. The order of its words is the same in both backends (1.8.9): addresses,
 // interfaces and protocol, then the matches with their options behind each -m, then the target with its options.
-import type { Family } from '../cidr/address.ts';
+import type { Family } from '../../cidr/address.ts';
 import {
   type Asked,
   addressesAsked,
@@ -15,9 +15,9 @@ import {
   UNKNOWN_MARK,
   unknownCondition,
   valueOf,
-} from './foreign-model.ts';
-import { type PrintedLine, printedLines } from './foreign-tokens.ts';
-import { protocolNumbers } from './foreign-protocols.ts';
+} from './model.ts';
+import { type PrintedLine, printedLines } from '../printed-lines.ts';
+import { protocolNumbers } from './protocols.ts';
 
 export interface PrintedChain {
   /** Only for built-in chains. */

@@ -1,14 +1,14 @@
 // Whether rules of other programs win over ours for a packet, and what comes after us when we do nothing. The rules
 // come from readNatRules, what only the kernel knows about the packet from readForeignFacts; judging is pure.
-import type { Packet } from '../planner/packet.ts';
-import { TOP_CHAIN } from '../render/names.ts';
-import type { ForeignFacts } from './foreign-match.ts';
-import type { BaseChain, NatRules } from './foreign-model.ts';
-import { inOrder, orderOf, UNKNOWN_ORDER } from './foreign-order.ts';
-import { type Journey, type Verdict, type Walk, walkBase, type Way } from './foreign-walk.ts';
+import type { Packet } from '../../planner/packet.ts';
+import { TOP_CHAIN } from '../../render/names.ts';
+import type { ForeignFacts } from './match.ts';
+import type { BaseChain, NatRules } from './model.ts';
+import { inOrder, orderOf, UNKNOWN_ORDER } from './order.ts';
+import { type Journey, type Verdict, type Walk, walkBase, type Way } from './walk.ts';
 
-export { readForeignFacts } from './foreign-facts.ts';
-export { readNatRules } from './foreign-read.ts';
+export { readForeignFacts } from './facts.ts';
+export { readNatRules } from './read.ts';
 
 export interface Judgement {
   /** Whether our jump is in place. Without it the rest is told as if it stood on top of a chain of priority 100. */

@@ -1,15 +1,7 @@
 // Reads what nft prints (1.0.6): chains, and rules as their expressions in order. Matches ask (foreign-nft-match.ts),
 // statements act, and one verdict may end the rule. Understood are the forms that Felix, kube-proxy and firewalld
 // write, and that nft shows for rules of iptables-nft.
-import {
-  expressionOf,
-  isList,
-  isObject,
-  type Json,
-  type JsonObject,
-  member,
-  textOf,
-} from './foreign-json.ts';
+import { expressionOf, isList, isObject, type Json, type JsonObject, member, textOf } from './json.ts';
 import {
   type Condition,
   type ForeignRule,
@@ -18,8 +10,8 @@ import {
   type Outcome,
   UNKNOWN_MARK,
   unknownCondition,
-} from './foreign-model.ts';
-import { readMangle, readMatch, type TableRef, wordsOf } from './foreign-nft-match.ts';
+} from './model.ts';
+import { readMangle, readMatch, type TableRef, wordsOf } from './nft-match.ts';
 
 export interface NftBase extends TableRef {
   readonly name: string;

@@ -1,6 +1,6 @@
 // IP protocols by the names that iptables and nft print for them. Both take names from /etc/protocols where they know
 // none themselves, so this list holds the ones that rules of nat ask for; another name is not understood.
-import { type PacketProtocol, type Packet, protocolOf } from '../planner/packet.ts';
+import { type PacketProtocol, type Packet, protocolOf } from '../../planner/packet.ts';
 
 const NUMBERS: ReadonlyMap<string, number> = new Map([
   ['icmp', 1],

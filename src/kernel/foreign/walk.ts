@@ -1,11 +1,11 @@
 // One packet's way through one base chain, rule by rule as the kernel takes it. What is not known makes doubts: the
 // rule and what follows from it are then only possible, and the way goes on both with it and without.
-import { type Address, bitsOf, formatAddress, sameAddress } from '../cidr/address.ts';
-import type { Packet } from '../planner/packet.ts';
-import { isOwnChain } from '../render/names.ts';
-import { type ForeignFacts, type Mark, matchAll } from './foreign-match.ts';
-import type { BaseChain, ForeignRule, MarkChange, Outcome } from './foreign-model.ts';
-import { programOf } from './foreign-programs.ts';
+import { type Address, bitsOf, formatAddress, sameAddress } from '../../cidr/address.ts';
+import type { Packet } from '../../planner/packet.ts';
+import { isOwnChain } from '../../render/names.ts';
+import { type ForeignFacts, type Mark, matchAll } from './match.ts';
+import type { BaseChain, ForeignRule, MarkChange, Outcome } from './model.ts';
+import { programOf } from './programs.ts';
 
 export type Effect =
   | 'masquerades'

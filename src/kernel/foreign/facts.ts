@@ -1,10 +1,10 @@
 // Asks the kernel what rules of others ask about one packet: whether it is in their sets, and which addresses are
 // this host's. One look-up for each set, never the set itself: sets of others can be large.
-import { type Address, type Family, formatAddress } from '../cidr/address.ts';
-import type { Packet } from '../planner/packet.ts';
-import { type Clock, systemClock } from './clock.ts';
-import type { Exec } from './exec.ts';
-import { type ForeignFacts, matchCondition, membershipKey, NO_FACTS } from './foreign-match.ts';
+import { type Address, type Family, formatAddress } from '../../cidr/address.ts';
+import type { Packet } from '../../planner/packet.ts';
+import { type Clock, systemClock } from '../clock.ts';
+import type { Exec } from '../exec.ts';
+import { type ForeignFacts, matchCondition, membershipKey, NO_FACTS } from './match.ts';
 import {
   addressOf,
   type Condition,
@@ -13,9 +13,9 @@ import {
   rangeOf,
   type SetRef,
   type Side,
-} from './foreign-model.ts';
-import { hasProtocol } from './foreign-protocols.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, tryTool } from './run.ts';
+} from './model.ts';
+import { hasProtocol } from './protocols.ts';
+import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, tryTool } from '../run.ts';
 
 /**
  * The facts that the rules ask for about this packet. What the kernel does not tell is left out, and so unknown.

@@ -1,6 +1,6 @@
 // Reads what nft's matches ask, and the one statement that changes what they see: the packet's mark.
-import type { Family } from '../cidr/address.ts';
-import { expressionOf, isList, type Json, member, textOf } from './foreign-json.ts';
+import type { Family } from '../../cidr/address.ts';
+import { expressionOf, isList, type Json, member, textOf } from './json.ts';
 import {
   type Asked,
   addressesAsked,
@@ -15,8 +15,8 @@ import {
   UNKNOWN_MARK,
   unknownCondition,
   valueOf,
-} from './foreign-model.ts';
-import { protocolNumbers } from './foreign-protocols.ts';
+} from './model.ts';
+import { protocolNumbers } from './protocols.ts';
 
 export interface TableRef {
   readonly family: NftFamily;

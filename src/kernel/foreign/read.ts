@@ -3,18 +3,18 @@
 // listed one by one where the tool can, so that a node's 25,000 service rules are left alone; next to them, measured
 // with nft 1.0.6 and iptables 1.8.9: `nft list chains` 84 ms, one chain of nft 10 ms (100 where its table has sets of
 // 25,000 entries), of iptables-nft 3 ms, the whole table of iptables-legacy 70 ms, of iptables-nft 470 ms.
-import type { Family } from '../cidr/address.ts';
-import { isOwnChain } from '../render/names.ts';
-import { findToolsets, iptablesTool, mayRead, type Toolset } from './backend.ts';
-import { type Clock, systemClock } from './clock.ts';
-import { messageOf } from './errors.ts';
-import type { Exec } from './exec.ts';
-import { readListing, readRule, type PrintedChain } from './foreign-iptables.ts';
-import type { BaseChain, ForeignRule, NatRules, NftFamily } from './foreign-model.ts';
-import { type NftBase, readBases, readNftRule, readNftRules, readTexts } from './foreign-nft.ts';
-import { isPlainName } from './foreign-nft-match.ts';
-import { POSTROUTING } from './iptables.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, runTool, tryTool, WAIT_ARGS } from './run.ts';
+import type { Family } from '../../cidr/address.ts';
+import { isOwnChain } from '../../render/names.ts';
+import { findToolsets, iptablesTool, mayRead, type Toolset } from '../backend.ts';
+import { type Clock, systemClock } from '../clock.ts';
+import { messageOf } from '../errors.ts';
+import type { Exec } from '../exec.ts';
+import { readListing, readRule, type PrintedChain } from './iptables.ts';
+import type { BaseChain, ForeignRule, NatRules, NftFamily } from './model.ts';
+import { type NftBase, readBases, readNftRule, readNftRules, readTexts } from './nft.ts';
+import { isPlainName } from './nft-match.ts';
+import { POSTROUTING } from '../iptables.ts';
+import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, runTool, tryTool, WAIT_ARGS } from '../run.ts';
 
 /** Beyond so many chains the whole table of iptables-nft is read at once. */
 const FEW_CHAINS = 64;
