@@ -6,7 +6,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { createDriver, type Driver } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import type { DriverReport } from '../kernel/report.ts';
-import { localAddresses, missingAddresses } from './host.ts';
+import { hostAddresses, missingAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load, requireRoot, unusable } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
@@ -73,7 +73,7 @@ Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong us
 
 async function loadAndTell(options: Options, io: Io, earlier?: Loaded): Promise<Loaded> {
   const loaded = await load(options, io, earlier?.resolver);
-  const warnings = missingAddresses(loaded.plan, loaded.values, localAddresses());
+  const warnings = missingAddresses(loaded.plan, loaded.values, await hostAddresses(io.signal));
   for (const line of [...complaints(loaded), ...warnings]) io.err(`${line}\n`);
   return loaded;
 }
@@ -105,7 +105,7 @@ async function watch(options: Options, io: Io, driver: Driver, record: ApplyReco
       told = notes;
     },
   });
-  await Promise.all([keeper.run(io.signal), followFiles(options, io, keeper.want)]);
+  await Promise.all([keeper.run(io.signal), followFiles(options, io, loaded => keeper.want(loaded))]);
 }
 
 async function followFiles(options: Options, io: Io, want: (loaded: Loaded) => void): Promise<void> {

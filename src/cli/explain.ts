@@ -1,11 +1,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { Protocol } from '../api/model.ts';
 import { type Address, formatAddress, parseAddress } from '../cidr/address.ts';
-import { decide, type Decision, type Decider, type TraceStep } from '../planner/decide.ts';
+import { decide, type Decider, type DecidingNode, type Decision, type TraceStep } from '../planner/decide.ts';
 import type { Packet } from '../planner/packet.ts';
 import { poolOf } from '../planner/pool-of.ts';
 import { othersRules, othersText } from './others.ts';
-import { localAddresses } from './host.ts';
+import { hostAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withOutput, withPlanning } from './options.ts';
@@ -56,7 +56,9 @@ Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong 
       const loaded = await load(options, io);
       for (const line of complaints(loaded)) io.err(`${line}\n`);
       const packet = packetOf(options);
-      const explanation = explain(loaded, packet);
+      // Only tunnel rules ask which addresses are the node's own.
+      const own = options.tunnelInterface.length > 0 ? await hostAddresses(io.signal) : undefined;
+      const explanation = explain(loaded, packet, own);
       const others = options.kernel ? await othersRules(packet, io.signal) : undefined;
       io.out(
         options.output === 'json'
@@ -94,8 +96,12 @@ export interface Explanation {
 }
 
 /** Which rule decides about the packet on the loaded node, as data for people and programs. */
-export function explain(loaded: Loaded, packet: Packet): Explanation {
-  const node = { values: loaded.values, localAddresses: localAddresses() };
+export function explain(
+  loaded: Loaded,
+  packet: Packet,
+  localAddresses?: DecidingNode['localAddresses'],
+): Explanation {
+  const node = { values: loaded.values, ...(localAddresses === undefined ? {} : { localAddresses }) };
   const decision = decide(loaded.plan, node, packet, { trace: true });
   const pool = poolOf(loaded.manifests.snapshot.pools, packet.source)?.name ?? '';
   return {

@@ -1,32 +1,39 @@
 // What a command asks of the host it runs on.
-import { networkInterfaces } from 'node:os';
-import { type Address, FAMILIES, formatAddress, parseAddress, sameAddress } from '../cidr/address.ts';
+import { FAMILIES, formatAddress, sameAddress } from '../cidr/address.ts';
+import { systemClock } from '../kernel/clock.ts';
+import { systemExec } from '../kernel/exec.ts';
+import { type LocalAddress, localAddresses } from '../kernel/routes.ts';
+import { DEFAULT_CHILD_TIMEOUT_MS } from '../kernel/run.ts';
 import { snatAddress } from '../planner/decide.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 
-export interface LocalAddress {
-  readonly interface: string;
-  readonly address: Address;
+/** The addresses of this host's interfaces; undefined where `ip` cannot tell them. */
+export async function hostAddresses(signal: AbortSignal): Promise<readonly LocalAddress[] | undefined> {
+  const context = {
+    exec: systemExec,
+    clock: systemClock,
+    lockWaitMs: 0,
+    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
+  };
+  try {
+    return await localAddresses({ ...context, signal });
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
 }
-
-/** The addresses of this host's interfaces that are up. */
-export const localAddresses = (): readonly LocalAddress[] =>
-  Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? []).flatMap(({ address }) => {
-      const parsed = parseAddress(address);
-      return parsed.ok ? [{ interface: name, address: parsed.value }] : [];
-    }),
-  );
 
 /**
  * One warning for each SNAT rule whose address no interface has. It may be right (an address that is routed here), so
- * the rule is applied; but if it is not, the answers go elsewhere, and nothing else would tell.
+ * the rule is applied; but if it is not, the answers go elsewhere, and nothing else would tell. None when the
+ * addresses are not known.
  */
 export function missingAddresses(
   plan: Plan,
   values: NodeValues,
-  local: readonly LocalAddress[],
+  local: readonly LocalAddress[] | undefined,
 ): readonly string[] {
+  if (local === undefined) return [];
   return plan.policies.flatMap(policy =>
     policy.rules.flatMap(rule => {
       return FAMILIES.flatMap(family => {

@@ -34,5 +34,5 @@ export function othersText({ applied, before, after, gaps }: OthersRules): strin
   return lines.map(line => `${line}\n`).join('');
 }
 
-const verdictText = ({ sentence, certainty, place, rule, doubts }: Verdict): string =>
-  `${sentence} (${certainty}${doubts.length === 0 ? '' : `: ${doubts.join('; ')}`})\n    ${place}: ${rule}`;
+const verdictText = ({ sentence, program, certainty, place, rule, doubts }: Verdict): string =>
+  `${program === undefined ? '' : `${program}: `}${sentence} (${certainty}${doubts.length === 0 ? '' : `: ${doubts.join('; ')}`})\n    ${place}: ${rule}`;

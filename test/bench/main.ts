@@ -7,9 +7,22 @@ import { parseArgs } from 'node:util';
 import { inNewNamespaces, start } from '../../src/demo/children.ts';
 import { BACKENDS, type Backend } from '../../src/kernel/backend.ts';
 import { PART_NAMES, type PartName, type Row, tableOf } from './result.ts';
-import { FULL, type Options, QUICK } from './options.ts';
-import { aboutMachine, type Machine } from './machine.ts';
-import { PARTS } from './parts.ts';
+import { aboutMachine, type Machine } from './run.ts';
+import { check } from './check.ts';
+import { exemptions } from './exemptions.ts';
+import { plan } from './plan.ts';
+import { policies } from './policies.ts';
+import { firstApply, oneMore } from './sets.ts';
+import { FULL, type Options, type Part, QUICK } from './options.ts';
+
+const PARTS: Readonly<Record<PartName, Part>> = {
+  exemptions,
+  policies,
+  'one-more': oneMore,
+  'first-apply': firstApply,
+  check,
+  plan,
+};
 
 const HELP = `Usage: node dist/bench.js [options]
 
@@ -86,7 +99,12 @@ async function runPart(name: PartName, backend: Backend, quick: boolean): Promis
     inNewNamespaces([
       process.execPath,
       import.meta.filename,
-      ...['--part', name, '--backend', backend, '--outside', await networkNamespace()],
+      '--part',
+      name,
+      '--backend',
+      backend,
+      '--outside',
+      await networkNamespace(),
       ...(quick ? ['--quick'] : []),
     ]),
     process.env,

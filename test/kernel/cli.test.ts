@@ -145,6 +145,72 @@ describe('on a host', () => {
     expect(await seen(N.internet)).toBe(N.node);
   });
 
+  it('explain names the rule that decides, and the foreign rule that wins over it', async () => {
+    const folder = await manifests('explain', { 'all.json': good });
+    const explain = async (...more: readonly string[]): Promise<unknown> => {
+      const args = [
+        '-f',
+        folder,
+        '--node',
+        NODE,
+        '--src',
+        N.pod,
+        '--dst',
+        N.inDatacentre,
+        '-o',
+        'json',
+        ...more,
+      ];
+      return JSON.parse((await natoutgoing('explain', ...args)).stdout);
+    };
+    const by = { action: 'Preserve', by: { policy: 'keep', rule: 'rule-0' } };
+    expect(await explain()).toMatchObject({ ...by, kernel: { applied: false } });
+    await natoutgoing('apply', '-f', folder, '--node', NODE);
+    expect(await explain()).toMatchObject({ ...by, kernel: { applied: true, before: [], after: [] } });
+    expect(await explain('--mark', '0x4000')).toMatchObject({ action: 'None', by: { mark: '0x4000' } });
+    await scene.iptables(4, '-t nat -N IP-MASQ-AGENT');
+    await scene.iptables(4, '-t nat -A IP-MASQ-AGENT -j MASQUERADE');
+    await scene.iptables(4, '-t nat -I POSTROUTING -j IP-MASQ-AGENT');
+    const before = [{ certainty: 'wins', program: 'ip-masq-agent', effect: 'masquerades' }];
+    expect(await explain()).toMatchObject({ ...by, kernel: { applied: true, before } });
+    expect(await scene.seen({ source: N.pod, destination: N.inDatacentre })).toBe(N.node);
+  });
+
+  it('apply flushes exactly the connections whose verdict changed, and says how many', async () => {
+    const keep = policy('keep', [{ to: [block(N.datacentre)], action: 'Preserve' }], {
+      connectionPolicy: 'FlushChanged',
+    });
+    const folder = await manifests('flush', { 'all.json': [pool('pods', N.pods)] });
+    const apply = async (): Promise<unknown> =>
+      JSON.parse((await natoutgoing('apply', '-f', folder, '--node', NODE, '-o', 'json')).stdout);
+    expect(await apply()).toMatchObject({ changed: true, flushed: 0 });
+    const open = (destination: string): ReturnType<Scene['world']['openFlow']> =>
+      scene.world.openFlow({
+        from: 'pod',
+        source: N.pod,
+        destination,
+        protocol: 'udp',
+        destinationPort: 443,
+      });
+    const [changed, other] = [await open(N.inDatacentre), await open(N.internet)];
+    for (const flow of [changed, other]) expect(await flow.exchange()).toMatchObject({ address: N.node });
+    await manifests('flush', { 'all.json': [pool('pods', N.pods), keep] });
+    expect(await apply()).toMatchObject({ changed: true, flushed: 1 });
+    expect(await changed.exchange()).toMatchObject({ address: N.pod });
+    expect(await other.exchange()).toMatchObject({ address: N.node });
+    expect(await apply()).toMatchObject({ changed: false, flushed: 0 });
+  });
+
+  it('an SNAT address that the host does not have is told', async () => {
+    const bank = policy('bank', [{ action: 'SNAT', snat: { addresses: ['198.51.100.99', NAMES[6].snat] } }]);
+    const folder = await manifests('missing-address', { 'all.json': [pool('pods', N.pods), bank] });
+    const ended = await natoutgoing('apply', '-f', folder, '--node', NODE);
+    expect(ended.code).toBe(0);
+    expect(ended.stderr).toMatch(
+      /^warning: MasqPolicy\/bank: rule rule-0: 198\.51\.100\.99 is on no interface[^\n]*\n$/,
+    );
+  });
+
   it('without ip6tables, IPv4 is done and one sentence says what is missing', async () => {
     const folder = await manifests('no-ipv6', { 'all.json': [...good, pool('pods-6', NAMES[6].pods)] });
     const path = await pathWithout('path-no-ipv6', /^ip6tables/);
