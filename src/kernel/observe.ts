@@ -3,7 +3,7 @@
 import type { Family } from '../cidr/address.ts';
 import { ruleText } from '../render/chain.ts';
 import { isOwnChain } from '../render/names.ts';
-import type { FamilyTables } from '../render/tables.ts';
+import type { FamilyTables, KernelRule } from '../render/tables.ts';
 import { iptablesTool, type Toolset } from './backend.ts';
 import { asPrinted, type Listing, parseListing, POSTROUTING, type PrintedRule } from './iptables.ts';
 import { wordsOf } from './printed-lines.ts';
@@ -130,14 +130,23 @@ async function observePostrouting(
   rules: readonly PrintedRule[] | undefined,
 ): Promise<Postrouting> {
   if (rules !== undefined) return { readable: true, rules };
-  const check = ['-C', POSTROUTING, ...wordsOf(ruleText(tables.jump))];
-  const tool = iptablesTool(tools, tables.family);
-  const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', ...check]);
-  if (outcome.ok) return { readable: false, hasJump: true };
+  return { readable: false, hasJump: await hasJump(context, tools, tables.family, tables.jump) };
+}
+
+/** Whether the jump is in POSTROUTING, which -C tells even where -S cannot list the chain. Throws KernelError. */
+export async function hasJump(
+  context: RunContext,
+  tools: Toolset,
+  family: Family,
+  jump: KernelRule,
+): Promise<boolean> {
+  const check = ['-C', POSTROUTING, ...wordsOf(ruleText(jump))];
+  const outcome = await tryTool(context, iptablesTool(tools, family), [...WAIT_ARGS, '-t', 'nat', ...check]);
+  if (outcome.ok) return true;
   const { error } = outcome;
   const noSuchRule = error.code === 1 && /Bad rule|does a matching rule exist/.test(error.stderr);
   if (!noSuchRule && error.kind !== 'missing-chain') throw error;
-  return { readable: false, hasJump: false };
+  return false;
 }
 
 /** What `observe` would see after `tables` were put into place and nobody touched them, beside left-overs. */

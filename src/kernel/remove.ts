@@ -1,11 +1,19 @@
 // Finds and removes rules of ours in one backend, whatever they say: jumps, chains, left-overs.
 import type { Family } from '../cidr/address.ts';
 import { isOwnChain, NAT_OUTGOING_CHAIN, TOP_CHAIN } from '../render/names.ts';
+import { jumpRule } from '../render/render.ts';
 import { declareLine } from '../render/text.ts';
 import { iptablesTool, mayRead, type Toolset } from './backend.ts';
 import { removeChains, runTransaction } from './execute.ts';
-import { deleteLine, type Listing, parseListing, POSTROUTING, type PrintedRule } from './iptables.ts';
-import { followChains } from './observe.ts';
+import {
+  asPrinted,
+  deleteLine,
+  type Listing,
+  parseListing,
+  POSTROUTING,
+  type PrintedRule,
+} from './iptables.ts';
+import { followChains, hasJump } from './observe.ts';
 import { type RunContext, tryTool, WAIT_ARGS } from './run.ts';
 
 export interface OwnRules {
@@ -33,18 +41,19 @@ export async function findOwnRules(context: RunContext, tools: Toolset, family: 
   if (kind === 'not-found' || kind === 'unsupported') return NONE;
   if (kind !== 'incompatible') throw outcome.error;
   const unseen = [`${tool} cannot list table nat whole: chains that nothing leads to may be left`];
-  return ownRules(await followChains(context, tools, family, [TOP_CHAIN, NAT_OUTGOING_CHAIN]), unseen);
+  const followed = await followChains(context, tools, family, [TOP_CHAIN, NAT_OUTGOING_CHAIN]);
+  if (followed.has(POSTROUTING)) return ownRules(followed, unseen);
+  // A native rule in POSTROUTING hides it; the jump that we write can still be asked for by its text.
+  const jump = jumpRule();
+  const jumps = (await hasJump(context, tools, family, jump)) ? [asPrinted(POSTROUTING, jump)] : [];
+  return ownRules(new Map([...followed, [POSTROUTING, jumps]]), unseen);
 }
 
-function ownRules(listing: Listing, unseen: readonly string[]): OwnRules {
-  const rules = listing.get(POSTROUTING);
-  return {
-    chains: [...listing.keys()].filter(isOwnChain),
-    jumps: rules?.filter(rule => isOwnChain(rule.features.target)) ?? [],
-    unseen:
-      rules === undefined ? [...unseen, `${POSTROUTING} holds rules that iptables cannot list`] : unseen,
-  };
-}
+const ownRules = (listing: Listing, unseen: readonly string[]): OwnRules => ({
+  chains: [...listing.keys()].filter(isOwnChain),
+  jumps: (listing.get(POSTROUTING) ?? []).filter(rule => isOwnChain(rule.features.target)),
+  unseen,
+});
 
 /** Names of what there is to remove. */
 export const namesOf = (found: OwnRules): readonly string[] => [

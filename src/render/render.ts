@@ -69,7 +69,7 @@ const sortByName = <T>(byName: ReadonlyMap<string, T>): readonly T[] =>
   [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, value]) => value);
 
 /** Always the same text, whatever the version and the plan: it is deleted by value when it has to move. */
-function jumpRule(): KernelChain['rules'][number] {
+export function jumpRule(): KernelChain['rules'][number] {
   const rule = chainOf('POSTROUTING', [{ args: ['-j', TOP_CHAIN], label: 'pod traffic' }]).rules[0];
   if (rule === undefined) throw new Error('a chain of one rule has one rule');
   return rule;
