@@ -6,7 +6,7 @@ import { type ConntrackEntry, deleteEntries, type EntryFilter, listEntries } fro
 import { KernelError } from '../kernel/errors.ts';
 import type { Exec } from '../kernel/exec.ts';
 import { type LocalAddress, localAddresses, outInterfaces, type Path } from '../kernel/routes.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from '../kernel/run.ts';
+import { type RunContext, runContext } from '../kernel/run.ts';
 import { type Group, groupsOf, withoutClient } from './flush-groups.ts';
 import {
   flushingPolicies,
@@ -71,13 +71,7 @@ export async function flushChanged(options: FlushOptions): Promise<FlushReport> 
   if (before === undefined) return reportOf(tally, 'unknownBefore');
   const notLooked = reasonNotToLook(before, after);
   if (notLooked !== undefined) return reportOf(tally, notLooked);
-  const context: RunContext = {
-    exec,
-    clock,
-    lockWaitMs: DEFAULT_LOCK_WAIT_MS,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-    ...(signal === undefined ? {} : { signal }),
-  };
+  const context = runContext({ exec, clock, signal });
   const deadline = clock.now() + limitMs;
   await noting(tally, async () => {
     const local = after.node.localAddresses ?? (await localAddresses(context));

@@ -3,20 +3,14 @@ import { FAMILIES, formatAddress, sameAddress } from '../cidr/address.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { type LocalAddress, localAddresses } from '../kernel/routes.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS } from '../kernel/run.ts';
+import { runContext } from '../kernel/run.ts';
 import { snatAddress } from '../planner/decide.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 
 /** The addresses of this host's interfaces; undefined where `ip` cannot tell them. */
 export async function hostAddresses(signal: AbortSignal): Promise<readonly LocalAddress[] | undefined> {
-  const context = {
-    exec: systemExec,
-    clock: systemClock,
-    lockWaitMs: 0,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-  };
   try {
-    return await localAddresses({ ...context, signal });
+    return await localAddresses(runContext({ exec: systemExec, clock: systemClock, signal }));
   } catch {
     signal.throwIfAborted();
     return undefined;

@@ -10,7 +10,7 @@ import { ownSetNames } from './ipset.ts';
 import type { KernelLog } from './log.ts';
 import { type Failure, findOwnRules, namesOf, removeOwnRules } from './remove.ts';
 import { familyName, type FamilyName } from './report.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from './run.ts';
+import { type RunContext, runContext } from './run.ts';
 
 export interface CleanupOptions {
   readonly exec: Exec;
@@ -39,13 +39,8 @@ export interface CleanupItem {
 
 /** Removes rules first, then sets, since rules hold sets. Never throws but when the signal aborts. */
 export async function cleanup(options: CleanupOptions, signal?: AbortSignal): Promise<CleanupReport> {
-  const context: RunContext = {
-    exec: options.exec,
-    clock: options.clock ?? systemClock,
-    lockWaitMs: options.lockWaitMs ?? DEFAULT_LOCK_WAIT_MS,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-    ...(signal === undefined ? {} : { signal }),
-  };
+  const { exec, clock = systemClock, lockWaitMs } = options;
+  const context = runContext({ exec, clock, lockWaitMs, signal });
   const { dryRun, log } = options;
   const removed: CleanupItem[] = [];
   const failed: (CleanupItem & { message: string })[] = [];

@@ -30,7 +30,7 @@ import {
   type ReportedError,
   reportedError,
 } from './report.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from './run.ts';
+import { type RunContext, runContext } from './run.ts';
 
 export interface DriverOptions {
   readonly exec: Exec;
@@ -84,13 +84,10 @@ export function createDriver(options: DriverOptions): Driver {
     return result;
   }
 
-  const contextOf = (signal: AbortSignal | undefined): RunContext => ({
-    exec: options.exec,
-    clock,
-    lockWaitMs: options.lockWaitMs ?? DEFAULT_LOCK_WAIT_MS,
-    childTimeoutMs: options.childTimeoutMs ?? DEFAULT_CHILD_TIMEOUT_MS,
-    ...(signal === undefined ? {} : { signal }),
-  });
+  const contextOf = (signal: AbortSignal | undefined): RunContext => {
+    const { exec, lockWaitMs, childTimeoutMs } = options;
+    return runContext({ exec, clock, lockWaitMs, childTimeoutMs, signal });
+  };
 
   async function toolsFor(context: RunContext, lookAgain: boolean): Promise<Detection> {
     const isOld = options.backend === 'auto' && clock.now() - detectedAt >= DETECT_EVERY_MS;

@@ -13,8 +13,24 @@ export interface RunContext {
   readonly signal?: AbortSignal;
 }
 
-export const DEFAULT_LOCK_WAIT_MS = 30_000;
-export const DEFAULT_CHILD_TIMEOUT_MS = 30_000;
+/** What a context is made of; the limits have defaults of 30 s each. */
+export interface RunParts {
+  readonly exec: Exec;
+  readonly clock: Clock;
+  readonly lockWaitMs?: number | undefined;
+  readonly childTimeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const DEFAULT_LIMIT_MS = 30_000;
+
+export const runContext = (parts: RunParts): RunContext => ({
+  exec: parts.exec,
+  clock: parts.clock,
+  lockWaitMs: parts.lockWaitMs ?? DEFAULT_LIMIT_MS,
+  childTimeoutMs: parts.childTimeoutMs ?? DEFAULT_LIMIT_MS,
+  ...(parts.signal === undefined ? {} : { signal: parts.signal }),
+});
 
 /** Without -w, iptables-legacy 1.8.9 waits for the lock without limit. iptables-nft has no lock and ignores it. */
 export const WAIT_ARGS: readonly string[] = ['-w', '5'];

@@ -15,7 +15,7 @@ import {
   type Side,
 } from './model.ts';
 import { hasProtocol } from './protocols.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, tryTool } from '../run.ts';
+import { type RunContext, runContext, tryTool } from '../run.ts';
 
 /**
  * The facts that the rules ask for about this packet. What the kernel does not tell is left out, and so unknown.
@@ -28,13 +28,7 @@ export async function readForeignFacts(
   signal?: AbortSignal,
   clock: Clock = systemClock,
 ): Promise<ForeignFacts> {
-  const context: RunContext = {
-    exec,
-    clock,
-    lockWaitMs: 0,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-    ...(signal === undefined ? {} : { signal }),
-  };
+  const context = runContext({ exec, clock, lockWaitMs: 0, signal });
   const asked = askedConditions(rules, packet);
   const sets = new Map<string, boolean>();
   const types = new Map<string, SetType | undefined>();

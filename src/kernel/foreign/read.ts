@@ -14,7 +14,7 @@ import type { BaseChain, ForeignRule, NatRules, NftFamily } from './model.ts';
 import { type NftBase, readBases, readNftRule, readNftRules, readTexts } from './nft.ts';
 import { isPlainName } from './nft-match.ts';
 import { POSTROUTING } from '../iptables.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, type RunContext, runTool, tryTool, WAIT_ARGS } from '../run.ts';
+import { type RunContext, runContext, runTool, tryTool, WAIT_ARGS } from '../run.ts';
 
 /** Beyond so many chains the whole table of iptables-nft is read at once. */
 const FEW_CHAINS = 64;
@@ -32,13 +32,7 @@ export async function readNatRules(
   signal?: AbortSignal,
   clock: Clock = systemClock,
 ): Promise<NatRules> {
-  const context: RunContext = {
-    exec,
-    clock,
-    lockWaitMs: 0,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-    ...(signal === undefined ? {} : { signal }),
-  };
+  const context = runContext({ exec, clock, lockWaitMs: 0, signal });
   const tools = await findToolsets(context);
   const reading: Reading = { context, family, gaps: [], hooks: [] };
   await readNft(
