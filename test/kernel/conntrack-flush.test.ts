@@ -9,7 +9,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { type ConntrackEntry, listEntries } from '../../src/kernel/conntrack.ts';
 import { createDriver } from '../../src/kernel/driver.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS } from '../../src/kernel/run.ts';
+import { runContext } from '../../src/kernel/run.ts';
 import type { Plan } from '../../src/planner/plan.ts';
 import { renderFamily } from '../../src/render/render.ts';
 import { type PolicySketch, planOf } from '../oracle/hand-made.ts';
@@ -69,12 +69,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const entriesOf = async (family: Family): Promise<readonly ConntrackEntry[]> => {
-  const context = {
-    exec: world.exec,
-    clock: systemClock,
-    lockWaitMs: DEFAULT_LOCK_WAIT_MS,
-    childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-  };
+  const context = runContext({ exec: world.exec, clock: systemClock });
   return [...(await listEntries(context, family))].filter(entry => entry !== undefined);
 };
 

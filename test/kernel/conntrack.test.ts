@@ -5,7 +5,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { type ConntrackEntry, deleteEntries, listEntries } from '../../src/kernel/conntrack.ts';
 import type { Exec } from '../../src/kernel/exec.ts';
 import { localAddresses, outInterfaces } from '../../src/kernel/routes.ts';
-import { DEFAULT_CHILD_TIMEOUT_MS, DEFAULT_LOCK_WAIT_MS, type RunContext } from '../../src/kernel/run.ts';
+import { type RunContext, runContext } from '../../src/kernel/run.ts';
 import { address } from '../oracle/universe.ts';
 import { type Namespace, openNamespace } from './namespace.ts';
 
@@ -17,12 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => namespace.close());
 
-const contextOf = (exec: Exec): RunContext => ({
-  exec,
-  clock: systemClock,
-  lockWaitMs: DEFAULT_LOCK_WAIT_MS,
-  childTimeoutMs: DEFAULT_CHILD_TIMEOUT_MS,
-});
+const contextOf = (exec: Exec): RunContext => runContext({ exec, clock: systemClock });
 
 /** Arguments of `conntrack -I`: entries that have as much in common as two entries can. */
 const V4 = '-t 300 -s 10.244.0.5 -d 198.51.100.1';
