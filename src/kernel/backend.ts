@@ -3,7 +3,7 @@
 // iptables-legacy and iptables-nft keep separate tables, both of which packets traverse. Rules belong where kubelet,
 // kube-proxy and Felix have theirs. Reading with a legacy tool loads the table into the network namespace for good,
 // so the kernel's list of loaded tables is asked first.
-import type { Family } from '../cidr/address.ts';
+import { FAMILIES, type Family } from '../cidr/address.ts';
 import { KernelError } from './errors.ts';
 import { type RunContext, tryTool, WAIT_ARGS } from './run.ts';
 
@@ -34,12 +34,11 @@ export interface Detection {
  * tells the backend; before 1.8 there was only legacy. The list is empty when iptables is not installed.
  */
 export async function findToolsets(context: RunContext): Promise<readonly Toolset[]> {
-  const found: Toolset[] = [];
-  for (const backend of BACKENDS) {
-    const outcome = await tryTool(context, `iptables-${backend}`, ['--version']);
-    if (outcome.ok) found.push({ backend, suffix: `-${backend}` });
-  }
-  if (found.length > 0) return found;
+  const asked = await Promise.all(
+    BACKENDS.map(backend => tryTool(context, `iptables-${backend}`, ['--version'])),
+  );
+  const found = BACKENDS.filter((_, i) => asked[i]?.ok === true);
+  if (found.length > 0) return found.map(backend => ({ backend, suffix: `-${backend}` }));
   const plain = await tryTool(context, 'iptables', ['--version']);
   if (!plain.ok) return [];
   return [{ backend: plain.stdout.includes('nf_tables') ? 'nft' : 'legacy', suffix: '' }];
@@ -66,8 +65,7 @@ export async function detectBackend(context: RunContext): Promise<Detection> {
     });
   }
   if (installed.length === 1) return { tools: first, why: `only iptables${first.suffix} is installed` };
-  const evidence: Evidence[] = [];
-  for (const tools of installed) evidence.push(await gatherEvidence(context, tools));
+  const evidence = await Promise.all(installed.map(tools => gatherEvidence(context, tools)));
   evidence.sort((a, b) => Math.sign(b.hints) - Math.sign(a.hints) || b.chains.length - a.chains.length);
   const best = evidence[0] as Evidence;
   if (best.chains.length === 0) return { tools: first, why: 'no neighbour has chains in either backend' };
@@ -82,13 +80,13 @@ interface Evidence {
 }
 
 async function gatherEvidence(context: RunContext, tools: Toolset): Promise<Evidence> {
-  const chains = new Set<string>();
-  for (const family of [4, 6] as const) {
-    for (const chain of await presentChains(context, tools, family, 'mangle', HINT_CHAINS)) chains.add(chain);
-    for (const chain of await presentChains(context, tools, family, 'nat', NEIGHBOUR_CHAINS))
-      chains.add(chain);
-  }
-  const found = [...chains];
+  const present = await Promise.all(
+    FAMILIES.flatMap(family => [
+      presentChains(context, tools, family, 'mangle', HINT_CHAINS),
+      presentChains(context, tools, family, 'nat', NEIGHBOUR_CHAINS),
+    ]),
+  );
+  const found = [...HINT_CHAINS, ...NEIGHBOUR_CHAINS].filter(chain => present.flat().includes(chain));
   return { tools, hints: found.filter(chain => HINT_CHAINS.includes(chain)).length, chains: found };
 }
 
@@ -101,12 +99,12 @@ async function presentChains(
   chains: readonly string[],
 ): Promise<readonly string[]> {
   if (!(await mayRead(context, tools, family, table))) return [];
-  const present: string[] = [];
-  for (const chain of chains) {
-    const args = [...WAIT_ARGS, '-t', table, '-S', chain];
-    if ((await tryTool(context, iptablesTool(tools, family), args)).ok) present.push(chain);
-  }
-  return present;
+  const outcomes = await Promise.all(
+    chains.map(chain =>
+      tryTool(context, iptablesTool(tools, family), [...WAIT_ARGS, '-t', table, '-S', chain]),
+    ),
+  );
+  return chains.filter((_, i) => outcomes[i]?.ok === true);
 }
 
 /** Whether a table may be read without making it exist: nft reads leave nothing, legacy reads load the table. */

@@ -95,7 +95,8 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     await execute(context, tools, tables, plan, count);
     let unseen = plan.unreadable;
     if (!isInOrder(plan)) {
-      const again = await look(context, tools, tables, { light: false, everyChain, mayMove: false });
+      // ipset said that it took every entry: of large sets the count will do until the next whole look.
+      const again = await look(context, tools, tables, { light: true, everyChain, mayMove: false });
       seenJump = again.jump;
       unseen = again.unreadable;
       unreadable = new Set(unseen);

@@ -24,7 +24,7 @@ export function logicalLines(text: string): readonly string[] {
   let open = '';
   for (const part of text.split('\n')) {
     const line = open === '' ? part : `${open}\n${part}`;
-    const whole = line.includes('"') || line.includes('\\') ? !endsInQuote(line) : true;
+    const whole = !endsInQuote(line);
     open = whole ? '' : line;
     if (whole) lines.push(line);
   }
@@ -34,6 +34,10 @@ export function logicalLines(text: string): readonly string[] {
 
 function endsInQuote(line: string): boolean {
   let quoted = false;
+  if (!line.includes('\\')) {
+    for (let at = line.indexOf('"'); at >= 0; at = line.indexOf('"', at + 1)) quoted = !quoted;
+    return quoted;
+  }
   for (let i = 0; i < line.length; i++) {
     if (line[i] === '\\') i++;
     else if (line[i] === '"') quoted = !quoted;

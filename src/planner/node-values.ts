@@ -1,5 +1,5 @@
 // The values that are one node's own: the addresses which a rule's snat.addressFrom names.
-import type { ClusterNode, MasqPolicy, PerFamily } from '../api/model.ts';
+import type { ClusterNode, MasqPolicy, PerFamily, SnatSource } from '../api/model.ts';
 import { type Address, formatAddress, parseAddress } from '../cidr/address.ts';
 import { annotationValue, addressTypeValue, type NodeValues } from './plan.ts';
 import type { Problem } from './problem.ts';
@@ -18,65 +18,98 @@ export function sourceAddressFault(address: Address): string | undefined {
   return v >> 118n === 0xfe80n >> 6n ? 'is a link-local address' : undefined;
 }
 
-interface Need {
-  readonly policy: string;
-  readonly field: string;
+/** What a rule asks of a node, and who asks. */
+export interface Need {
   readonly key: string;
-  readonly read: (node: ClusterNode) => { readonly value: PerFamily<Address>; readonly fault?: string };
+  readonly read: (node: ClusterNode) => Read;
+  readonly users: readonly { readonly policy: string; readonly field: string }[];
 }
 
-/** Reads from a node what the policies' SNAT rules ask of it. A value that is missing or bad is left out and told. */
-export function nodeValues(
-  node: ClusterNode,
-  policies: readonly MasqPolicy[],
-): { readonly values: NodeValues; readonly problems: readonly Problem[] } {
-  const values = new Map<string, PerFamily<Address>>();
-  const problems: Problem[] = [];
-  for (const need of policies.flatMap(needsOf)) {
-    const { value, fault } = need.read(node);
-    if (value[4] !== undefined || value[6] !== undefined) values.set(need.key, value);
-    if (fault === undefined) continue;
-    problems.push({
-      severity: 'error',
-      kind: 'MasqPolicy',
-      name: need.policy,
-      field: need.field,
-      reason: 'NodeAddressMissing',
-      message: `node ${node.name} ${fault}; the rule does not act there`,
+interface Read {
+  readonly value: PerFamily<Address>;
+  /** Why there is none, as a phrase that follows the node's name. */
+  readonly fault?: string;
+}
+
+export interface NodeReading {
+  readonly values: NodeValues;
+  /** Key of a need → why the node has no value for it. */
+  readonly faults: ReadonlyMap<string, string>;
+}
+
+/** Everything that the policies' SNAT rules ask of nodes, each thing once. */
+export function needsOf(policies: readonly MasqPolicy[]): readonly Need[] {
+  const needs = new Map<string, Need & { users: { policy: string; field: string }[] }>();
+  for (const policy of policies) {
+    policy.spec.rules.forEach((rule, index) => {
+      if (rule.snat === undefined || 'addresses' in rule.snat) return;
+      const asked = askedOf(rule.snat);
+      const need = needs.get(asked.key) ?? { ...asked, users: [] };
+      need.users.push({ policy: policy.name, field: `spec.rules[${index}].snat.addressFrom` });
+      needs.set(asked.key, need);
     });
   }
-  return { values, problems };
+  return [...needs.values()];
 }
 
-function needsOf(policy: MasqPolicy): readonly Need[] {
-  return policy.spec.rules.flatMap((rule, index): readonly Need[] => {
-    const field = `spec.rules[${index}].snat.addressFrom`;
-    const snat = rule.snat;
-    if (snat === undefined || 'addresses' in snat) return [];
-    if ('nodeAnnotation' in snat) {
-      const key = snat.nodeAnnotation;
-      return [
-        {
-          policy: policy.name,
-          field,
-          key: annotationValue(key),
-          read: node => annotationAddresses(node, key),
-        },
-      ];
-    }
-    const type = snat.nodeAddressType;
-    const read = (node: ClusterNode): ReturnType<Need['read']> => {
-      const value: { 4?: Address; 6?: Address } = {};
-      for (const entry of node.addresses)
-        if (entry.type === type) value[entry.address.family] ??= entry.address;
-      return Object.keys(value).length > 0 ? { value } : { value, fault: `has no address of type ${type}` };
-    };
-    return [{ policy: policy.name, field, key: addressTypeValue(type), read }];
+/** Reads what is asked of a node. A value that is missing or bad is left out, and why is told. */
+export function readNode(node: ClusterNode, needs: readonly Need[]): NodeReading {
+  const values = new Map<string, PerFamily<Address>>();
+  const faults = new Map<string, string>();
+  for (const { key, read } of needs) {
+    const { value, fault } = read(node);
+    if (value[4] !== undefined || value[6] !== undefined) values.set(key, value);
+    if (fault !== undefined) faults.set(key, fault);
+  }
+  return { values, faults };
+}
+
+/** How many nodes a problem names. */
+const NAMED = 3;
+
+/** One problem for each rule that some nodes have no value for, whatever their number. */
+export function missingValueProblems(
+  needs: readonly Need[],
+  readings: readonly { readonly node: string; readonly faults: NodeReading['faults'] }[],
+): readonly Problem[] {
+  return needs.flatMap(({ key, users }) => {
+    const lacking = readings.flatMap(({ node, faults }) => {
+      const fault = faults.get(key);
+      return fault === undefined ? [] : [`node ${node} ${fault}`];
+    });
+    if (lacking.length === 0) return [];
+    const more = lacking.length > NAMED ? ` and ${lacking.length - NAMED} nodes more` : '';
+    const message = `${lacking.slice(0, NAMED).join(', ')}${more}; the rule does not act there`;
+    return users.map(({ policy, field }): Problem => {
+      return {
+        severity: 'error',
+        kind: 'MasqPolicy',
+        name: policy,
+        field,
+        reason: 'NodeAddressMissing',
+        message,
+      };
+    });
   });
 }
 
+function askedOf(snat: Exclude<SnatSource, { addresses: unknown }>): Pick<Need, 'key' | 'read'> {
+  if ('nodeAnnotation' in snat) {
+    const key = snat.nodeAnnotation;
+    return { key: annotationValue(key), read: node => annotationAddresses(node, key) };
+  }
+  const type = snat.nodeAddressType;
+  const read = (node: ClusterNode): Read => {
+    const value: { 4?: Address; 6?: Address } = {};
+    for (const entry of node.addresses)
+      if (entry.type === type) value[entry.address.family] ??= entry.address;
+    return Object.keys(value).length > 0 ? { value } : { value, fault: `has no address of type ${type}` };
+  };
+  return { key: addressTypeValue(type), read };
+}
+
 /** An annotation holds one address, or one of each family with a comma between them. */
-function annotationAddresses(node: ClusterNode, key: string): ReturnType<Need['read']> {
+function annotationAddresses(node: ClusterNode, key: string): Read {
   const text = Object.hasOwn(node.annotations, key) ? node.annotations[key] : undefined;
   if (text === undefined || text.trim() === '') return { value: {}, fault: `has no annotation ${key}` };
   const value: { 4?: Address; 6?: Address } = {};

@@ -4,7 +4,7 @@ import type { ClusterNode, MasqPolicy, Snapshot } from '../api/model.ts';
 import { assemble, DEFAULT_OPTIONS, type PlanOptions } from './assemble.ts';
 import { type CompiledPolicy, compilePolicy } from './compile.ts';
 import { groupNodes, type NodeGroup, type SelectionCache } from './group.ts';
-import { nodeValues } from './node-values.ts';
+import { missingValueProblems, needsOf, type NodeReading, readNode } from './node-values.ts';
 import { activePolicies } from './order.ts';
 import type { NodeValues, Plan } from './plan.ts';
 import { effectiveFelix } from './pool-default.ts';
@@ -28,6 +28,7 @@ export interface PlannerCache {
   readonly resolver: CachedResolver;
   readonly selection: SelectionCache;
   readonly compiled: WeakMap<MasqPolicy, CompiledPolicy>;
+  readonly readings: WeakMap<ClusterNode, KeptReading>;
   readonly snapshot: Snapshot;
   readonly problems: readonly Problem[];
 }
@@ -56,7 +57,8 @@ export function planCluster(
     earlier?.selection,
   );
   const problems = objectProblems(snapshot, policies, resolver, earlier);
-  const perNode = nodeProblems(snapshot.nodes, groups);
+  const readings = earlier?.readings ?? new WeakMap<ClusterNode, KeptReading>();
+  const perNode = readNodes(snapshot.nodes, groups, readings);
   return {
     groups: groups.map(group => ({
       ...group,
@@ -69,7 +71,7 @@ export function planCluster(
     })),
     values: perNode.values,
     problems: [...problems, ...perNode.problems],
-    cache: { resolver, selection, compiled, snapshot, problems },
+    cache: { resolver, selection, compiled, readings, snapshot, problems },
   };
 }
 
@@ -97,25 +99,34 @@ function objectProblems(
   ];
 }
 
-function nodeProblems(
+/** What was read of a node, and for which needs (their keys in order). */
+interface KeptReading extends NodeReading {
+  readonly keys: string;
+}
+
+function readNodes(
   nodes: readonly ClusterNode[],
   groups: readonly NodeGroup[],
+  kept: WeakMap<ClusterNode, KeptReading>,
 ): { readonly values: ReadonlyMap<string, NodeValues>; readonly problems: readonly Problem[] } {
   const byName = new Map(nodes.map(node => [node.name, node]));
   const values = new Map<string, NodeValues>();
-  const problems: Problem[] = [];
-  for (const group of groups) {
-    const asking = group.policies.filter(policy =>
-      policy.spec.rules.some(rule => rule.snat !== undefined && !('addresses' in rule.snat)),
-    );
-    if (asking.length === 0) continue;
-    for (const name of group.nodes) {
+  const problems = groups.flatMap(group => {
+    const needs = needsOf(group.policies);
+    if (needs.length === 0) return [];
+    const keys = JSON.stringify(needs.map(({ key }) => key));
+    const readings = group.nodes.flatMap(name => {
       const node = byName.get(name);
-      if (node === undefined) continue;
-      const own = nodeValues(node, asking);
-      values.set(name, own.values);
-      problems.push(...own.problems);
-    }
-  }
+      if (node === undefined) return [];
+      let reading = kept.get(node);
+      if (reading?.keys !== keys) {
+        reading = { keys, ...readNode(node, needs) };
+        kept.set(node, reading);
+      }
+      values.set(name, reading.values);
+      return [{ node: name, faults: reading.faults }];
+    });
+    return missingValueProblems(needs, readings);
+  });
   return { values, problems };
 }

@@ -2,7 +2,7 @@
 // problems, and everything else is planned.
 import type { ClusterNode, MasqPolicy, Snapshot } from '../api/model.ts';
 import { compilePolicy } from './compile.ts';
-import { nodeValues } from './node-values.ts';
+import { missingValueProblems, needsOf, readNode } from './node-values.ts';
 import { activePolicies } from './order.ts';
 import type { NodeValues, Plan } from './plan.ts';
 import { assemble, type PlanOptions, DEFAULT_OPTIONS } from './assemble.ts';
@@ -35,7 +35,8 @@ export function planNode(
   const node = known ?? unknownNode(nodeName);
   const all = activePolicies(snapshot.policies);
   const policies = all.filter(policy => matchesSelector(policy.spec.nodeSelector, node.labels));
-  const { values, problems } = nodeValues(node, policies);
+  const needs = needsOf(policies);
+  const { values, faults } = readNode(node, needs);
   const names = knownNames(snapshot);
   return {
     plan: assemble(
@@ -49,7 +50,7 @@ export function planNode(
       ...(known === undefined ? unknownNodeProblems(nodeName, all) : []),
       ...snapshotProblems(snapshot, resolver),
       ...all.flatMap(policy => referenceProblems(policy, names, resolver)),
-      ...problems,
+      ...missingValueProblems(needs, [{ node: nodeName, faults }]),
     ],
     resolver,
   };

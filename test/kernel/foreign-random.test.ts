@@ -14,7 +14,7 @@ import type { Packet } from '../../src/planner/packet.ts';
 import { address } from './foreign-support.ts';
 import { addressOf, NAMES, type Names, openScene } from './scene.ts';
 
-const RUNS = 60;
+const RUNS = 30;
 const PORT = 443;
 const ADDRESSES = 60;
 
