@@ -1,4 +1,5 @@
 // The process around the command: streams, signals, exit code.
+import { setMaxListeners } from 'node:events';
 import { text } from 'node:stream/consumers';
 import type { Io } from './cli/io.ts';
 import { run } from './cli/program.ts';
@@ -7,6 +8,8 @@ import { run } from './cli/program.ts';
 const GRACE_MS = 10_000;
 
 const stop = new AbortController();
+// Each child process that runs listens to it; side by side they are more than the ten that Node takes for a leak.
+setMaxListeners(0, stop.signal);
 for (const name of ['SIGTERM', 'SIGINT'] as const) {
   process.once(name, () => {
     stop.abort(new Error(`stopped by ${name}`));

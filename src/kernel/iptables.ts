@@ -1,7 +1,7 @@
 // iptables: what it prints about POSTROUTING and our chains, read; and the lines of one transaction that changes them.
 // A printed rule is never written back: it is compared by the hash in its comment, and a rule is deleted by the text
 // that we would write ourselves.
-import { COMMENT_PREFIX, isOwnChain } from '../render/names.ts';
+import { CHAIN_PREFIX, COMMENT_PREFIX, isOwnChain } from '../render/names.ts';
 import { ruleText } from '../render/chain.ts';
 import type { KernelChain, KernelRule } from '../render/tables.ts';
 import { appendLines, declareLine } from '../render/text.ts';
@@ -36,6 +36,8 @@ export const POSTROUTING = 'POSTROUTING';
 export function parseListing(text: string): Listing {
   const chains = new Map<string, PrintedRule[]>();
   for (const line of logicalLines(text)) {
+    const from = line.indexOf(' ') + 1;
+    if (!line.startsWith(POSTROUTING, from) && !line.startsWith(CHAIN_PREFIX, from)) continue;
     const [verb = '', chain = ''] = line.split(' ', 2);
     if (chain !== POSTROUTING && !isOwnChain(chain)) continue;
     if (verb === '-P' || verb === '-N') chains.set(chain, chains.get(chain) ?? []);

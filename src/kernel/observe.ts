@@ -96,7 +96,10 @@ const listArgs = (chain?: string): readonly string[] => [
   ...(chain === undefined ? [] : [chain]),
 ];
 
-/** Lists POSTROUTING, the given chains, and every chain of ours that a rule among them leads to. */
+/**
+ * Lists POSTROUTING, the given chains, and every chain of ours that a rule among them leads to; those that are known
+ * side by side, since most of the time goes into starting processes.
+ */
 export async function followChains(
   context: RunContext,
   tools: Toolset,
@@ -104,23 +107,34 @@ export async function followChains(
   known: readonly string[],
 ): Promise<Listing> {
   const chains = new Map<string, readonly PrintedRule[]>();
-  const queued = new Set([POSTROUTING, ...known]);
-  const queue = [...queued];
-  for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
-    const outcome = await tryTool(context, iptablesTool(tools, family), listArgs(name));
-    // iptables-nft has one message for a chain that is not there and for one with native rules in it. A chain of
-    // ours is written whole in both cases; POSTROUTING is always there, so the message means the second.
-    if (!outcome.ok && outcome.error.kind !== 'missing-chain') throw outcome.error;
-    if (!outcome.ok) continue;
-    const rules = parseListing(outcome.stdout).get(name) ?? [];
-    chains.set(name, rules);
-    for (const { features } of rules) {
-      if (!isOwnChain(features.target) || queued.has(features.target)) continue;
-      queued.add(features.target);
-      queue.push(features.target);
-    }
+  const asked = new Set<string>();
+  let wave: readonly string[] = [...new Set([POSTROUTING, ...known])];
+  while (wave.length > 0) {
+    for (const name of wave) asked.add(name);
+    const listed = await Promise.all(wave.map(name => listChain(context, tools, family, name)));
+    wave.forEach((name, i) => {
+      const rules = listed[i];
+      if (rules !== undefined) chains.set(name, rules);
+    });
+    const targets = listed.flatMap(rules => (rules ?? []).map(({ features }) => features.target));
+    wave = [...new Set(targets)].filter(target => isOwnChain(target) && !asked.has(target));
   }
   return chains;
+}
+
+/** Undefined when there is no such chain that iptables can list. */
+async function listChain(
+  context: RunContext,
+  tools: Toolset,
+  family: Family,
+  name: string,
+): Promise<readonly PrintedRule[] | undefined> {
+  const outcome = await tryTool(context, iptablesTool(tools, family), listArgs(name));
+  if (outcome.ok) return parseListing(outcome.stdout).get(name) ?? [];
+  // iptables-nft has one message for a chain that is not there and for one with native rules in it. A chain of ours
+  // is written whole in both cases; POSTROUTING is always there, so the message means the second.
+  if (outcome.error.kind !== 'missing-chain') throw outcome.error;
+  return undefined;
 }
 
 async function observePostrouting(

@@ -21,6 +21,7 @@ export const printedLines = (text: string): readonly PrintedLine[] =>
  */
 export function logicalLines(text: string): readonly string[] {
   const lines: string[] = [];
+  const endsInQuote = text.includes('\\') ? hasOpenQuote : hasOddQuotes;
   let open = '';
   for (const part of text.split('\n')) {
     const line = open === '' ? part : `${open}\n${part}`;
@@ -32,12 +33,14 @@ export function logicalLines(text: string): readonly string[] {
   return lines;
 }
 
-function endsInQuote(line: string): boolean {
+function hasOddQuotes(line: string): boolean {
+  let odd = false;
+  for (let at = line.indexOf('"'); at >= 0; at = line.indexOf('"', at + 1)) odd = !odd;
+  return odd;
+}
+
+function hasOpenQuote(line: string): boolean {
   let quoted = false;
-  if (!line.includes('\\')) {
-    for (let at = line.indexOf('"'); at >= 0; at = line.indexOf('"', at + 1)) quoted = !quoted;
-    return quoted;
-  }
   for (let i = 0; i < line.length; i++) {
     if (line[i] === '\\') i++;
     else if (line[i] === '"') quoted = !quoted;

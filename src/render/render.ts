@@ -151,11 +151,20 @@ function policyItem(policy: PlanPolicy, context: Context): readonly Item[] {
   const returns = policy.dryRun || policy.rules.some(rule => rule.action === 'Continue');
   const rules = returns ? items.flatMap(item => item.rules) : guarded(items, context);
   if (!returns && rules.length <= 2) {
-    return [{ ...bare, rules: rules.map(rule => ({ ...rule, args: [...fromHere, ...rule.args] })) }];
+    return [{ ...bare, rules: rules.map(rule => ({ ...rule, args: withMatch(rule.args, fromHere) })) }];
   }
   const chain = policyChainName(policy.name);
   context.chain(chain, rules);
   return [{ ...bare, rules: [{ args: [...fromHere, '-j', chain], label: policy.name }] }];
+}
+
+/**
+ * Adds a match behind those that are there, before the protocol and the target: most new flows come from pods, so the
+ * destination is asked before the source.
+ */
+function withMatch(args: readonly string[], match: readonly string[]): readonly string[] {
+  const at = args.findIndex(arg => arg === '-p' || arg === '-j');
+  return [...args.slice(0, at), ...match, ...args.slice(at)];
 }
 
 function ruleItem(policy: PlanPolicy, rule: PlanRule, context: Context): readonly Item[] {
