@@ -17,20 +17,22 @@ import { NODE } from '../oracle/arbitraries.ts';
 import { busySnapshots } from '../oracle/busy.ts';
 import { manifestsOf } from '../oracle/manifests.ts';
 import { packetSeeds, packetsOf } from '../oracle/packets.ts';
-import { cidr, SNAT } from '../oracle/universe.ts';
+import { cidr, NODES, POD_RANGE, SNAT } from '../oracle/universe.ts';
 
 /** Of the node in the world, by the interface that a packet leaves by; the first of a family is what masquerade takes. */
 const LINKS = [
   {
     name: 'eth0',
     addresses: ['192.168.50.10/24', '2001:db8:50::10/64'],
-    extraAddresses: [...SNAT[4], ...SNAT[6]].map(formatAddress),
+    extraAddresses: FAMILIES.flatMap(f => [...SNAT[f], ...NODES[f]])
+      .filter(address => !containsAddress(POD_RANGE[address.family], address))
+      .map(formatAddress),
   },
   { name: 'eth1', addresses: ['192.168.60.10/24', '2001:db8:60::10/64'] },
 ];
 const BY_ETH1 = ['192.0.2.0/24', '198.18.0.0/15', '100.64.0.0/10', '2001:db8::/64', 'fc00::/16'];
 const POD_RANGES = ['10.244.0.0/16', 'fd00:10:244::/48'];
-const SCENES = 75;
+const SCENES = 90;
 const PACKETS = 6;
 
 const PROBES = { TCP: 'tcp', UDP: 'udp', ICMP: 'icmp', SCTP: 'sctp' } as const;
@@ -96,6 +98,9 @@ describe.each(['nft', 'legacy'] as const)('random policies, %s', backend => {
       ),
       {
         numRuns: SCENES,
+        // Shrinking waits for packets that do not come; what is smallest by then is told.
+        interruptAfterTimeLimit: 200_000,
+        markInterruptAsFailure: true,
         reporter: details => {
           if (!details.failed) return;
           const [snapshot] = details.counterexample ?? [];
@@ -109,7 +114,7 @@ describe.each(['nft', 'legacy'] as const)('random policies, %s', backend => {
     console.log(`${backend}: ${[...seen].map(([action, count]) => `${action} ${count}`).join(', ')}`);
     expect([...seen.values()].reduce((a, b) => a + b)).toBeGreaterThanOrEqual(300);
     for (const action of ['Masquerade', 'SNAT', 'Preserve', 'None'])
-      expect(seen.get(action)).toBeGreaterThan(2);
+      expect(seen.get(action)).toBeGreaterThan(0);
   });
 });
 
