@@ -26,7 +26,7 @@ export interface LabelRequirement {
   readonly values?: readonly string[];
 }
 
-/** Calico's IPPool, as far as it decides about addresses (DESIGN: disabled, selectors and status have no say). */
+/** Calico's IPPool, as far as it decides about addresses (disabled, its selectors and status have no say, as in Felix). */
 export interface IpPool {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-// The one truth about the first packet of a connection on a node (DESIGN 2.3): which rule decides, and how the packet
+// The one truth about the first packet of a connection on a node: which rule decides, and how the packet
 // is translated. Later packets of the connection are not asked, they follow the first. `explain`, the tests of the
 // rendered rules, the flush of changed connections and the shadow analysis all mean what is written here.
 import type { PortAllocation, PortRange } from '../api/model.ts';

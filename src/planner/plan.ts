@@ -19,7 +19,7 @@ export interface Plan {
   /** By id. One entry for each way of choosing addresses, however many rules choose that way. */
   readonly sets: ReadonlyMap<string, PlanSet>;
   readonly kubeMark: number;
-  /** Interfaces of tunnels whose host traffic needs the tunnel's address (DESIGN 4.2). */
+  /** Interfaces of tunnels whose host traffic needs the tunnel's address. */
   readonly tunnelInterfaces: readonly string[];
 }
 

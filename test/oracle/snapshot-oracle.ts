@@ -1,4 +1,4 @@
-// A second reading of what policies and pools mean (DESIGN 2.1 and 2.3), straight from the objects and one packet at a
+// A second reading of what policies and pools mean, straight from the objects and one packet at a
 // time: loops over pools and lists, no sets, no plan, nothing of src/planner or src/render. Slow and literal on
 // purpose: where it and the planner differ, one of them has the text wrong.
 import type {
