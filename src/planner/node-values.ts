@@ -1,21 +1,19 @@
 // The values that are one node's own: the addresses which a rule's snat.addressFrom names.
 import type { ClusterNode, MasqPolicy, PerFamily, SnatSource } from '../api/model.ts';
+import { unfitSource } from '../api/values.ts';
 import { type Address, formatAddress, parseAddress } from '../cidr/address.ts';
 import { annotationValue, addressTypeValue, type NodeValues } from './plan.ts';
 import type { Problem } from './problem.ts';
 
-/** What is wrong with an address as the source of traffic that shall get answers; undefined when it will do. */
-export function sourceAddressFault(address: Address): string | undefined {
-  const v = address.value;
-  if (v === 0n) return 'is the unspecified address';
-  if (address.family === 4) {
-    if (v >> 24n === 127n) return 'is a loopback address';
-    if (v >> 28n === 0xen) return 'is a multicast address';
-    return v >> 28n === 0xfn ? 'is reserved or the broadcast address' : undefined;
-  }
-  if (v === 1n) return 'is the loopback address';
-  if (v >> 120n === 0xffn) return 'is a multicast address';
-  return v >> 118n === 0xfe80n >> 6n ? 'is a link-local address' : undefined;
+/**
+ * What is wrong with an annotated address as the source of traffic that shall get answers; undefined when it will do.
+ * Beyond what a policy may name, nothing reserved or link-local: here no author has looked at the single address.
+ */
+function sourceAddressFault(address: Address): string | undefined {
+  const unfit = unfitSource(address);
+  if (unfit !== undefined) return `is ${unfit}`;
+  if (address.family === 4) return address.value >> 28n === 0xfn ? 'is a reserved address' : undefined;
+  return address.value >> 118n === 0xfe80n >> 6n ? 'is a link-local address' : undefined;
 }
 
 /** What a rule asks of a node, and who asks. */

@@ -5,14 +5,10 @@ import type { Family } from '../cidr/address.ts';
 import { shortHash } from '../planner/ids.ts';
 
 export const CHAIN_PREFIX = 'masq-';
-/** Longer chain names are refused by iptables (28 characters with its terminator in old kernels). */
-export const MAX_CHAIN_NAME = 28;
 export const TOP_CHAIN = 'masq-POSTROUTING';
 export const NAT_OUTGOING_CHAIN = 'masq-nat-outgoing';
 
 export const setPrefix = (family: Family): string => `masq${family}-`;
-/** IPSET_MAXNAMELEN is 32 with its terminator. */
-export const MAX_SET_NAME = 31;
 
 /** Starts the comment of every rule of ours. */
 export const COMMENT_PREFIX = 'natoutgoing:';
@@ -20,16 +16,14 @@ export const COMMENT_PREFIX = 'natoutgoing:';
 /** The kernel's name of a plan's set. Ids are made by the planner and at most 20 characters long. */
 export const setName = (family: Family, id: string): string => `${setPrefix(family)}${id}`;
 
-/** The set in which new content is built before it takes the place of `name`. Still at most 31 characters. */
+/** The set in which new content is built before it takes the place of `name`; ipset takes 31 characters. */
 export const temporarySetName = (name: string): string => `${name.slice(0, 6)}tmp-${name.slice(6)}`;
-
-export const isTemporarySetName = (name: string): boolean => /^masq[46]-tmp-/.test(name);
 
 export const isOwnSet = (name: string, family: Family): boolean => name.startsWith(setPrefix(family));
 
 export const isOwnChain = (name: string): boolean => name.startsWith(CHAIN_PREFIX);
 
-/** Room for a name behind a prefix of seven characters. */
+/** Room for a name behind a prefix of seven characters: iptables takes 28 for a chain. */
 const PLAIN_POLICY = /^[a-z0-9-]{1,21}$/;
 
 /** The chain of a policy: by its name where that fits, else by a hash of it (never cut: cut names collide). */
