@@ -79,7 +79,7 @@ const encodeSnat = (snat: PlanSnat): unknown =>
 const encodeRange = (range: PortRange | undefined): unknown =>
   range === undefined ? undefined : { start: range.start, end: range.end };
 
-const encodeAddresses = (addresses: PerFamily<Address>): unknown => ({
+export const encodeAddresses = (addresses: PerFamily<Address>): unknown => ({
   ...given('ipv4', addresses[4] === undefined ? undefined : formatAddress(addresses[4])),
   ...given('ipv6', addresses[6] === undefined ? undefined : formatAddress(addresses[6])),
 });
