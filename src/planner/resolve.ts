@@ -149,7 +149,8 @@ function itemAddresses(cluster: Cluster, item: Destination, family: Family): Add
 
 const fixedScope = (scope: FixedScope, family: Family): AddressSet => setOf(family, SCOPE_RANGES[scope]);
 
-const poolSelected = (selection: PoolSelection, pool: Snapshot['pools'][number]): boolean =>
+/** Whether a pool is chosen: by name, labels and natOutgoing, all of which must allow it. */
+export const poolSelected = (selection: PoolSelection, pool: Snapshot['pools'][number]): boolean =>
   isSelected(selection, pool) &&
   (selection.natOutgoing === 'Any' || (selection.natOutgoing === 'Enabled') === pool.natOutgoing);
 

@@ -1,0 +1,121 @@
+// A cluster's plans → the objects that shall be in the API. Pure; equal plans give equal objects, byte for byte.
+import { isObject, own } from '../api/fields.ts';
+import type { RawObject } from '../cluster/api.ts';
+import { masqNodeSpec, type MasqPlanSpec, planObjects } from '../planner/plan-objects.ts';
+import type { Plan } from '../planner/plan.ts';
+import type { ClusterPlan } from '../planner/plan-cluster.ts';
+import { digestOf, OWN_GROUP, OWN_VERSION, ownersOf } from './sources.ts';
+
+export const API_VERSION = `${OWN_GROUP}/${OWN_VERSION}`;
+/** All parts of a plan carry it, with the plan's name: an applier watches by it. */
+export const PLAN_LABEL = `${OWN_GROUP}/plan`;
+
+export interface DesiredObject {
+  readonly name: string;
+  /** Of what is compared with the object that is there; sources.ts takes the same of that one. */
+  readonly digest: string;
+  /** For server-side apply. */
+  readonly body: object;
+}
+
+export interface DesiredPlan {
+  readonly name: string;
+  /** Id of the group of nodes that it is for. */
+  readonly group: string;
+  readonly contentHash: string;
+  /** In the order of writing: the first part, which says what belongs together, comes last. */
+  readonly parts: readonly DesiredObject[];
+  readonly nodes: readonly string[];
+}
+
+export interface Desired {
+  readonly plans: readonly DesiredPlan[];
+  readonly nodes: readonly DesiredObject[];
+}
+
+/** What was made of a plan; given back to the next call, an equal plan is not encoded again. */
+export type DesiredCache = ReadonlyMap<string, { readonly plan: Plan; readonly desired: DesiredPlan }>;
+
+/**
+ * The objects of all groups and nodes. A plan's name says for which policies it is, not what they say. `nodes` are the
+ * Node objects, each of which owns its MasqNode.
+ */
+export function desiredObjects(
+  { groups, values }: Pick<ClusterPlan, 'groups' | 'values'>,
+  nodes: ReadonlyMap<string, RawObject>,
+  earlier: DesiredCache,
+): { readonly desired: Desired; readonly cache: DesiredCache } {
+  const cache = new Map<string, { plan: Plan; desired: DesiredPlan }>();
+  const masqNodes: DesiredObject[] = [];
+  for (const group of groups) {
+    const name = `plan-${group.id}`;
+    const kept = earlier.get(name);
+    const members = group.nodes.filter(node => runsApplier(nodes.get(node)));
+    const desired =
+      kept !== undefined && samePlan(kept.plan, group.plan)
+        ? kept.desired
+        : desiredPlan(name, group.id, group.plan);
+    cache.set(name, { plan: group.plan, desired: { ...desired, nodes: members } });
+    for (const node of members) {
+      const owner = nodes.get(node);
+      if (owner !== undefined)
+        masqNodes.push(masqNodeObject(node, masqNodeSpec(name, values.get(node) ?? new Map()), owner));
+    }
+  }
+  return {
+    desired: { plans: [...cache.values()].map(entry => entry.desired), nodes: masqNodes },
+    cache,
+  };
+}
+
+function desiredPlan(name: string, group: string, plan: Plan): DesiredPlan {
+  const specs = planObjects(plan, name);
+  return {
+    name,
+    group,
+    contentHash: specs[0]?.contentHash ?? '',
+    parts: specs.map(spec => planObject(name, spec)).toReversed(),
+    nodes: [],
+  };
+}
+
+/** Windows has no iptables; its nodes count by their addresses only. A node that does not say is Linux. */
+function runsApplier(node: RawObject | undefined): boolean {
+  const labels = node?.metadata['labels'];
+  const os = isObject(labels) ? own(labels, 'kubernetes.io/os') : undefined;
+  return os === undefined || os === 'linux';
+}
+
+export const partName = (plan: string, part: number): string => (part === 0 ? plan : `${plan}-${part}`);
+
+function planObject(plan: string, spec: MasqPlanSpec): DesiredObject {
+  const name = partName(plan, spec.part);
+  const body = {
+    apiVersion: API_VERSION,
+    kind: 'MasqPlan',
+    metadata: { name, labels: { [PLAN_LABEL]: plan } },
+    spec,
+  };
+  return { name, digest: digestOf(spec), body };
+}
+
+function masqNodeObject(name: string, spec: object, node: RawObject): DesiredObject {
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid: node.metadata.uid }];
+  const body = {
+    apiVersion: API_VERSION,
+    kind: 'MasqNode',
+    metadata: { name, ownerReferences },
+    spec,
+  };
+  return { name, digest: digestOf({ spec, owners: ownersOf(ownerReferences) }), body };
+}
+
+/** Whether two plans are made of the same objects, which the planner sees to where nothing changed. */
+function samePlan(a: Plan, b: Plan): boolean {
+  if (a.policies.length !== b.policies.length || a.sets.size !== b.sets.size) return false;
+  if (a.policies.some((policy, i) => policy !== b.policies[i])) return false;
+  if ([...a.sets].some(([id, set]) => b.sets.get(id) !== set)) return false;
+  const rest = ({ policies: _p, sets: _s, ...others }: Plan): string =>
+    JSON.stringify(others, (_key, value: unknown) => (typeof value === 'bigint' ? value.toString() : value));
+  return rest(a) === rest(b);
+}

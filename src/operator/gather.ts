@@ -1,0 +1,123 @@
+// What all watches know together → the raw snapshot to plan with, or what is still waited for. Pure.
+import type { RawObject } from '../cluster/api.ts';
+import type { Health } from '../cluster/list-watch.ts';
+import { chooseGroup, type GroupState, isMigrated } from './calico-group.ts';
+import type { RawObjects, RawSnapshot } from './snapshot.ts';
+import {
+  CALICO_KINDS,
+  CALICO_VERSIONS,
+  type CalicoGroup,
+  type CalicoKind,
+  type SourceKey,
+  SOURCES,
+} from './sources.ts';
+
+/** The watches, by source. */
+export interface Watched {
+  objects(key: SourceKey): RawObjects;
+  health(key: SourceKey): Health;
+}
+
+export type Gathered =
+  /** Nothing may be written: not every source has been listed whole. One sentence for each. */
+  | { readonly ready: false; readonly waitingFor: readonly string[] }
+  | {
+      readonly ready: true;
+      readonly group: CalicoGroup;
+      readonly raw: RawSnapshot;
+      readonly masqNodes: RawObjects;
+      readonly masqPlans: RawObjects;
+      /** Sentences about sources that fail at present; what they showed last is in `raw`. */
+      readonly stale: readonly string[];
+    };
+
+export interface GatherOptions {
+  readonly demanded?: CalicoGroup;
+  /** The group that was read last. */
+  readonly previous?: CalicoGroup;
+  /** Milliseconds of the wall clock. */
+  readonly now: number;
+}
+
+/** A source that fails for less than this is not spoken of: API servers restart. */
+export const STALE_AFTER_MS = 10_000;
+
+const NEEDED = ['policies', 'nodes', 'masqNodes', 'masqPlans'] as const satisfies readonly SourceKey[];
+const NONE: ReadonlyMap<string, RawObject> = new Map();
+
+export function gather(watched: Watched, { demanded, previous, now }: GatherOptions): Gathered {
+  const group = chooseGroup({
+    states: { v1: groupState(watched, 'v1'), v3: groupState(watched, 'v3') },
+    migrated: isMigrated(watched.objects('migrations').values()),
+    ...(demanded === undefined ? {} : { demanded }),
+    ...(previous === undefined ? {} : { previous }),
+  });
+  const missing = NEEDED.filter(key => !watched.health(key).listed);
+  if (group === undefined || missing.length > 0) {
+    const pools = group === undefined ? [waitingForPools(watched, demanded)] : [];
+    return { ready: false, waitingFor: [...missing.map(key => waitingText(watched, key)), ...pools] };
+  }
+  const calico = (kind: CalicoKind): RawObjects =>
+    isServed(watched, kind, group) ? watched.objects(`${kind}/${group}`) : NONE;
+  const used: readonly SourceKey[] = [
+    ...NEEDED,
+    ...CALICO_KINDS.filter(kind => isServed(watched, kind, group)).map(
+      (kind): SourceKey => `${kind}/${group}`,
+    ),
+  ];
+  return {
+    ready: true,
+    group,
+    raw: {
+      policies: watched.objects('policies'),
+      nodes: watched.objects('nodes'),
+      pools: calico('pools'),
+      networkSets: calico('networkSets'),
+      felixConfigs: calico('felixConfigs'),
+    },
+    masqNodes: watched.objects('masqNodes'),
+    masqPlans: watched.objects('masqPlans'),
+    stale: used.flatMap(key => staleText(watched, key, now)),
+  };
+}
+
+/** A kind that was never there is none: a cluster may have IPPools and no CRD of GlobalNetworkSets. */
+const isServed = (watched: Watched, kind: CalicoKind, group: CalicoGroup): boolean =>
+  watched.health(`${kind}/${group}`).listed;
+
+function groupState(watched: Watched, group: CalicoGroup): GroupState {
+  const states = CALICO_KINDS.map(kind => stateOf(watched.health(`${kind}/${group}`)));
+  if (states.includes('unknown')) return 'unknown';
+  return states[0] ?? 'unknown';
+}
+
+function stateOf({ listed, failing }: Health): GroupState {
+  if (!listed) return failing?.kind === 'gone' ? 'absent' : 'unknown';
+  return failing?.kind === 'gone' ? 'gone' : 'listed';
+}
+
+const whatOf = (key: SourceKey): string => {
+  const source = SOURCES.find(it => it.key === key);
+  return source === undefined ? key : `${source.what} (${source.group || 'core'}/${source.version})`;
+};
+
+function waitingText(watched: Watched, key: SourceKey): string {
+  const { failing } = watched.health(key);
+  return `${whatOf(key)} have not been listed yet${failing === undefined ? '' : `: ${failing.reason}`}`;
+}
+
+function waitingForPools(watched: Watched, demanded: CalicoGroup | undefined): string {
+  const groups = demanded === undefined ? (['v1', 'v3'] as const) : [demanded];
+  const told = groups.map(group => {
+    const { failing } = watched.health(`pools/${group}`);
+    const { group: name, version } = CALICO_VERSIONS[group];
+    return `${name}/${version}: ${failing === undefined ? 'no answer yet' : failing.reason}`;
+  });
+  return `IPPools have not been listed yet (${told.join('; ')})`;
+}
+
+function staleText(watched: Watched, key: SourceKey, now: number): readonly string[] {
+  const { failing } = watched.health(key);
+  if (failing === undefined || now - failing.since < STALE_AFTER_MS) return [];
+  return [`${whatOf(key)} cannot be read since ${new Date(failing.since).toISOString()}: ${failing.reason}`];
+}

@@ -1,0 +1,182 @@
+// What the operator watches, and how little of each object it keeps: a cluster has thousands of nodes, and most of a
+// Node object is about images and conditions that change all the time and mean nothing here.
+import { createHash } from 'node:crypto';
+import { isObject, own } from '../api/fields.ts';
+import type { RawObject } from '../cluster/api.ts';
+
+export type CalicoGroup = 'v1' | 'v3';
+export const CALICO_GROUPS = ['v1', 'v3'] as const satisfies readonly CalicoGroup[];
+export type CalicoKind = 'pools' | 'networkSets' | 'felixConfigs';
+export const CALICO_KINDS = ['pools', 'networkSets', 'felixConfigs'] as const satisfies readonly CalicoKind[];
+
+export type SourceKey =
+  | 'policies'
+  | 'nodes'
+  | 'masqNodes'
+  | 'masqPlans'
+  | 'migrations'
+  | `${CalicoKind}/${CalicoGroup}`;
+
+export interface Source {
+  readonly key: SourceKey;
+  /** Empty for the core group. */
+  readonly group: string;
+  readonly version: string;
+  readonly plural: string;
+  /** As a person calls the objects. */
+  readonly what: string;
+  /** Its objects go with their CustomResourceDefinition, which is not the same as being deleted. */
+  readonly isCrd: boolean;
+  readonly project: (object: RawObject) => RawObject;
+}
+
+export const OWN_GROUP = 'natoutgoing.io';
+export const OWN_VERSION = 'v1alpha1';
+
+export const CALICO_VERSIONS: {
+  readonly [G in CalicoGroup]: { readonly group: string; readonly version: string };
+} = {
+  v1: { group: 'crd.projectcalico.org', version: 'v1' },
+  v3: { group: 'projectcalico.org', version: 'v3' },
+};
+
+const CALICO: { readonly [K in CalicoKind]: { readonly plural: string; readonly what: string } } = {
+  pools: { plural: 'ippools', what: 'IPPools' },
+  networkSets: { plural: 'globalnetworksets', what: 'GlobalNetworkSets' },
+  felixConfigs: { plural: 'felixconfigurations', what: 'FelixConfigurations' },
+};
+
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+/** The part of metadata that somebody here looks at. */
+function metadataOf({ metadata }: RawObject): RawObject['metadata'] {
+  const { name, uid, generation, resourceVersion } = metadata;
+  const annotations = own(metadata, 'annotations');
+  const { [LAST_APPLIED]: _, ...kept } = isObject(annotations) ? annotations : {};
+  return {
+    name,
+    uid,
+    generation,
+    resourceVersion,
+    labels: own(metadata, 'labels') ?? null,
+    annotations: kept,
+    creationTimestamp: own(metadata, 'creationTimestamp') ?? null,
+  };
+}
+
+const withSpec = (object: RawObject): RawObject => ({
+  metadata: metadataOf(object),
+  spec: own(object, 'spec'),
+});
+
+const node = (object: RawObject): RawObject => {
+  const status = own(object, 'status');
+  const addresses = isObject(status) ? own(status, 'addresses') : undefined;
+  return { metadata: metadataOf(object), status: { addresses: addresses ?? [] } };
+};
+
+const policy = (object: RawObject): RawObject => ({
+  ...withSpec(object),
+  lock: lockOf(object),
+  status: own(object, 'status'),
+});
+
+/** Objects that are written again with their resourceVersion as a lock: here its change is one of the object. */
+const lockOf = ({ metadata }: RawObject): unknown => metadata.resourceVersion;
+
+const masqNode = (object: RawObject): RawObject => {
+  const { metadata } = object;
+  return {
+    metadata: { name: metadata.name, uid: metadata.uid, generation: metadata.generation },
+    lock: lockOf(object),
+    digest: digestOf({ spec: own(object, 'spec'), owners: ownersOf(own(metadata, 'ownerReferences')) }),
+    spec: { plan: planOf(object) },
+    status: statusOf(own(object, 'status')),
+  };
+};
+
+const planOf = (object: RawObject): unknown => {
+  const spec = own(object, 'spec');
+  return isObject(spec) ? own(spec, 'plan') : undefined;
+};
+
+function statusOf(status: unknown): unknown {
+  if (!isObject(status)) return undefined;
+  const { plan, contentHash, conditions, lastVerifiedTime } = status;
+  return { plan, contentHash, conditions, lastVerifiedTime };
+}
+
+/** What is compared of the owners; the API server fills in the rest. */
+export const ownersOf = (owners: unknown): unknown =>
+  Array.isArray(owners)
+    ? owners
+        .filter(isObject)
+        .map(owner => ({ kind: own(owner, 'kind'), name: own(owner, 'name'), uid: own(owner, 'uid') }))
+    : [];
+
+const masqPlan = (object: RawObject): RawObject => ({
+  metadata: { name: object.metadata.name, uid: object.metadata.uid },
+  lock: lockOf(object),
+  digest: digestOf(own(object, 'spec')),
+  plan: planOf(object),
+});
+
+/** The same for the same JSON, whatever the order of keys: an API server hands them out sorted. */
+export const digestOf = (value: unknown): string =>
+  createHash('sha256')
+    .update(JSON.stringify(value, sortKeys) ?? '')
+    .digest('base64url');
+
+const sortKeys = (_key: string, value: unknown): unknown =>
+  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+const own1 = (key: SourceKey, plural: string, what: string, project: Source['project']): Source => ({
+  key,
+  group: OWN_GROUP,
+  version: OWN_VERSION,
+  plural,
+  what,
+  isCrd: true,
+  project,
+});
+
+export const SOURCES: readonly Source[] = [
+  own1('policies', 'masqpolicies', 'MasqPolicies', policy),
+  own1('masqNodes', 'masqnodes', 'MasqNodes', masqNode),
+  own1('masqPlans', 'masqplans', 'MasqPlans', masqPlan),
+  { key: 'nodes', group: '', version: 'v1', plural: 'nodes', what: 'Nodes', isCrd: false, project: node },
+  {
+    key: 'migrations',
+    group: 'migration.projectcalico.org',
+    version: 'v1beta1',
+    plural: 'datastoremigrations',
+    what: 'DatastoreMigrations',
+    isCrd: true,
+    project: object => ({ metadata: { name: object.metadata.name }, status: own(object, 'status') }),
+  },
+  ...CALICO_GROUPS.flatMap(group =>
+    CALICO_KINDS.map(
+      (kind): Source => ({
+        key: `${kind}/${group}`,
+        ...CALICO_VERSIONS[group],
+        ...CALICO[kind],
+        isCrd: true,
+        project: withSpec,
+      }),
+    ),
+  ),
+];
+
+/** How objects of a source are kept. */
+export function projectOf(key: SourceKey): Source['project'] {
+  const source = SOURCES.find(it => it.key === key);
+  if (source === undefined) throw new Error(`there is no source ${key}`);
+  return source.project;
+}
+
+export const sourcePath = ({
+  group,
+  version,
+  plural,
+}: Pick<Source, 'group' | 'version' | 'plural'>): string =>
+  `${group === '' ? '/api' : `/apis/${group}`}/${version}/${plural}`;
