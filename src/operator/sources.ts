@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { isObject, own } from '../api/fields.ts';
 import type { RawObject } from '../cluster/api.ts';
+import { canonicalJson } from '../planner/canonical.ts';
 
 export type CalicoGroup = 'v1' | 'v3';
 export const CALICO_GROUPS = ['v1', 'v3'] as const satisfies readonly CalicoGroup[];
@@ -23,6 +24,7 @@ export interface Source {
   readonly group: string;
   readonly version: string;
   readonly plural: string;
+  readonly kind: string;
   /** As a person calls the objects. */
   readonly what: string;
   /** Its objects go with their CustomResourceDefinition, which is not the same as being deleted. */
@@ -40,10 +42,12 @@ export const CALICO_VERSIONS: {
   v3: { group: 'projectcalico.org', version: 'v3' },
 };
 
-const CALICO: { readonly [K in CalicoKind]: { readonly plural: string; readonly what: string } } = {
-  pools: { plural: 'ippools', what: 'IPPools' },
-  networkSets: { plural: 'globalnetworksets', what: 'GlobalNetworkSets' },
-  felixConfigs: { plural: 'felixconfigurations', what: 'FelixConfigurations' },
+const CALICO: {
+  readonly [K in CalicoKind]: { readonly plural: string; readonly kind: string; readonly what: string };
+} = {
+  pools: { plural: 'ippools', kind: 'IPPool', what: 'IPPools' },
+  networkSets: { plural: 'globalnetworksets', kind: 'GlobalNetworkSet', what: 'GlobalNetworkSets' },
+  felixConfigs: { plural: 'felixconfigurations', kind: 'FelixConfiguration', what: 'FelixConfigurations' },
 };
 
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
@@ -114,6 +118,11 @@ export const ownersOf = (owners: unknown): unknown =>
         .map(owner => ({ kind: own(owner, 'kind'), name: own(owner, 'name'), uid: own(owner, 'uid') }))
     : [];
 
+const migration = (object: RawObject): RawObject => ({
+  metadata: { name: object.metadata.name },
+  status: own(object, 'status'),
+});
+
 const masqPlan = (object: RawObject): RawObject => ({
   metadata: { name: object.metadata.name, uid: object.metadata.uid },
   lock: lockOf(object),
@@ -123,36 +132,40 @@ const masqPlan = (object: RawObject): RawObject => ({
 
 /** The same for the same JSON, whatever the order of keys: an API server hands them out sorted. */
 export const digestOf = (value: unknown): string =>
-  createHash('sha256')
-    .update(JSON.stringify(value, sortKeys) ?? '')
-    .digest('base64url');
+  createHash('sha256').update(canonicalJson(value)).digest('base64url');
 
-const sortKeys = (_key: string, value: unknown): unknown =>
-  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
-
-const own1 = (key: SourceKey, plural: string, what: string, project: Source['project']): Source => ({
-  key,
-  group: OWN_GROUP,
-  version: OWN_VERSION,
-  plural,
-  what,
-  isCrd: true,
-  project,
-});
+const OURS = { group: OWN_GROUP, version: OWN_VERSION, isCrd: true } as const;
 
 export const SOURCES: readonly Source[] = [
-  own1('policies', 'masqpolicies', 'MasqPolicies', policy),
-  own1('masqNodes', 'masqnodes', 'MasqNodes', masqNode),
-  own1('masqPlans', 'masqplans', 'MasqPlans', masqPlan),
-  { key: 'nodes', group: '', version: 'v1', plural: 'nodes', what: 'Nodes', isCrd: false, project: node },
+  {
+    ...OURS,
+    key: 'policies',
+    plural: 'masqpolicies',
+    kind: 'MasqPolicy',
+    what: 'MasqPolicies',
+    project: policy,
+  },
+  { ...OURS, key: 'masqNodes', plural: 'masqnodes', kind: 'MasqNode', what: 'MasqNodes', project: masqNode },
+  { ...OURS, key: 'masqPlans', plural: 'masqplans', kind: 'MasqPlan', what: 'MasqPlans', project: masqPlan },
+  {
+    key: 'nodes',
+    group: '',
+    version: 'v1',
+    plural: 'nodes',
+    kind: 'Node',
+    what: 'Nodes',
+    isCrd: false,
+    project: node,
+  },
   {
     key: 'migrations',
     group: 'migration.projectcalico.org',
     version: 'v1beta1',
     plural: 'datastoremigrations',
+    kind: 'DatastoreMigration',
     what: 'DatastoreMigrations',
     isCrd: true,
-    project: object => ({ metadata: { name: object.metadata.name }, status: own(object, 'status') }),
+    project: migration,
   },
   ...CALICO_GROUPS.flatMap(group =>
     CALICO_KINDS.map(

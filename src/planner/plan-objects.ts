@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { isObject, own } from '../api/fields.ts';
 import type { PerFamily } from '../api/model.ts';
 import type { Address } from '../cidr/address.ts';
+import { canonicalJson } from './canonical.ts';
 import { decodePlan, encodeAddresses, encodePlan } from './codec.ts';
 import { PLAN_SCHEMA_VERSION } from './codec-readers.ts';
 import type { NodeValues, Plan } from './plan.ts';
@@ -87,7 +88,7 @@ export function contentHashOf(document: Json): string {
   const sets = own(document, 'sets');
   const ordered = Array.isArray(sets) && sets.every(isObject) ? sets.map(orderedSet).sort(byId) : sets;
   return createHash('sha256')
-    .update(JSON.stringify({ ...document, sets: ordered }, sortKeys))
+    .update(canonicalJson({ ...document, sets: ordered }))
     .digest('hex')
     .slice(0, 32);
 }
@@ -101,9 +102,6 @@ const orderedSet = (set: Json): Json => ({
 const byId = (a: Json, b: Json): number => byText(own(a, 'id'), own(b, 'id'));
 
 const byText = (a: unknown, b: unknown): number => (String(a) < String(b) ? -1 : 1);
-
-const sortKeys = (_key: string, value: unknown): unknown =>
-  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
 
 export type JoinedPlan =
   | { readonly ok: true; readonly plan: Plan; readonly values: NodeValues; readonly contentHash: string }
