@@ -1,16 +1,20 @@
 import { chmod } from 'node:fs/promises';
+import { dirname, basename } from 'node:path';
 import { build } from 'esbuild';
 
 /**
- * Bundles an entry point into one file that needs Node and nothing else.
+ * Bundles an entry point so that it needs Node and nothing else. What it imports dynamically goes into chunks beside
+ * it, so that a command pays only for what it uses.
  * @param {string} entry
  * @param {string} outfile
  */
 export async function bundle(entry, outfile) {
   await build({
-    entryPoints: [entry],
-    outfile,
+    entryPoints: [{ in: entry, out: basename(outfile, '.js') }],
+    outdir: dirname(outfile),
+    chunkNames: 'chunks/[name]-[hash]',
     bundle: true,
+    splitting: true,
     platform: 'node',
     target: 'node20',
     format: 'esm',

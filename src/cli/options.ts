@@ -1,13 +1,18 @@
 // Options that several commands share, each with an environment twin NATOUTGOING_….
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { PlanOptions } from '../planner/assemble.ts';
+import { LOG_LEVELS, type LogLevel } from '../telemetry/log-level.ts';
 
 export interface FileOptions {
   readonly filename: readonly string[];
 }
 
-export interface PlanningOptions extends FileOptions {
+export interface PlanningOptions extends FileOptions, PlanFlags {
   readonly node: string;
+}
+
+/** The options of the operator that decide what is planned. */
+export interface PlanFlags {
   readonly kubeMark: number;
   readonly tunnelInterface: readonly string[];
   readonly felixConfig: boolean;
@@ -49,13 +54,17 @@ export const withBackend = (command: Command): Command =>
   );
 
 /** The node and the options of the operator that decide what the node's plan is. */
-export const withPlanning = (command: Command): Command =>
-  withFiles(command)
-    .addOption(
-      new Option('--node <name>', 'name of the Node whose rules are meant')
-        .env('NATOUTGOING_NODE')
-        .makeOptionMandatory(),
-    )
+export const withPlanning = (command: Command): Command => withPlanFlags(withNode(withFiles(command)));
+
+export const withNode = (command: Command): Command =>
+  command.addOption(
+    new Option('--node <name>', 'name of the Node whose rules are meant')
+      .env('NATOUTGOING_NODE')
+      .makeOptionMandatory(),
+  );
+
+export const withPlanFlags = (command: Command): Command =>
+  command
     .addOption(
       new Option('--kube-mark <mark>', "kube-proxy's masquerade mark, one bit")
         .env('NATOUTGOING_KUBE_MARK')
@@ -75,7 +84,7 @@ export const withPlanning = (command: Command): Command =>
       ),
     );
 
-export const planOptions = (options: PlanningOptions): PlanOptions => ({
+export const planOptions = (options: PlanFlags): PlanOptions => ({
   kubeMark: options.kubeMark,
   tunnelInterfaces: options.tunnelInterface,
   inheritFelix: options.felixConfig,
@@ -99,3 +108,41 @@ function parseInterfaces(text: string, previous: readonly string[]): readonly st
   }
   return [...previous, ...names];
 }
+
+export interface ClusterOptions {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+}
+
+export const withCluster = (command: Command): Command =>
+  command
+    .addOption(
+      new Option(
+        '--kubeconfig <path>',
+        'kubeconfig of the cluster (else KUBECONFIG, ~/.kube/config, the pod’s own account)',
+      ).env('NATOUTGOING_KUBECONFIG'),
+    )
+    .addOption(new Option('--context <name>', 'context of the kubeconfig').env('NATOUTGOING_CONTEXT'));
+
+export interface ServiceOptions {
+  readonly healthAddress: string;
+  readonly logLevel: LogLevel;
+}
+
+/** What both long-running parts have. */
+export const withService = (command: Command, healthAddress: string): Command =>
+  command
+    .addOption(
+      new Option(
+        '--health-address <address>',
+        'where /healthz, /readyz and /metrics are served; empty: nowhere',
+      )
+        .env('NATOUTGOING_HEALTH_ADDRESS')
+        .default(healthAddress),
+    )
+    .addOption(
+      new Option('--log-level <level>', 'least level of the log')
+        .choices(LOG_LEVELS)
+        .env('NATOUTGOING_LOG_LEVEL')
+        .default('info'),
+    );

@@ -8,10 +8,12 @@ import { demoCommand } from './demo.ts';
 import { diffCommand } from './diff.ts';
 import { explainCommand } from './explain.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
+import { operatorCommand } from './operator.ts';
 import { renderCommand } from './render.ts';
 import { VERSION } from './version.ts';
 
 const COMMANDS = [
+  operatorCommand,
   applyCommand,
   diffCommand,
   renderCommand,

@@ -30,10 +30,11 @@ export interface Api {
   /** An HTTP error is an answer. Rejects with ApiError when there was none, and with the signal's reason on an abort. */
   request(request: ApiRequest, signal?: AbortSignal): Promise<ApiAnswer>;
   /**
-   * The JSON documents of a watch, one for each line, until the server ends it. Throws ApiError when it cannot be
-   * opened (with the status), breaks, falls silent or says what is not JSON; the signal's reason on an abort.
+   * The JSON documents of a watch, those that came together in one batch, until the server ends it. The first batch is
+   * empty and says that the watch is open. Throws ApiError when it cannot be opened (with the status), breaks, falls
+   * silent or says what is not JSON; the signal's reason on an abort.
    */
-  watch(path: string, options: WatchOptions, signal: AbortSignal): AsyncIterable<unknown>;
+  watch(path: string, options: WatchOptions, signal: AbortSignal): AsyncIterable<readonly unknown[]>;
 }
 
 /** Why there is no answer, or not the one that was needed. Never holds a token or a header. */

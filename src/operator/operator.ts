@@ -79,12 +79,13 @@ export class MasqOperator extends dotI.default {
       api,
       resource: { path: sourcePath(source) },
       clock,
+      wallClock: Date.now,
       random,
       log: log.child({ watch: `${source.plural}.${source.group || 'core'}` }),
       project: source.project,
       onChange: ({ type, object }) => void onEvent(eventOf(source, type, object)),
       onHealth: onChange,
-      ...(source.isCrd ? { confirmDeletes: crdDeletes(api, `${plural}.${group}`) } : {}),
+      ...(source.isCrd ? { confirmDeletes: crdDeletes(api, source) } : {}),
     });
     this.#watches.set(source.key, listWatch);
     this.#running.push(listWatch.run(this.#stop.signal));

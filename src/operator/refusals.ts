@@ -38,7 +38,12 @@ export function createRefusalTeller(
       log.warn({ kind, name, faults }, 'object is left out, since it cannot be read');
       record({
         type: 'Warning',
-        regarding: { apiVersion: apiVersionOf(list, group), kind, name, uid: String(uid ?? '') },
+        regarding: {
+          apiVersion: apiVersionOf(list, group),
+          kind,
+          name,
+          uid: typeof uid === 'string' ? uid : '',
+        },
         reason,
         action: 'Plan',
         note: `it is left out: ${note}`,

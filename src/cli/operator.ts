@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { Command, Option } from 'commander';
+import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
+import {
+  type ClusterOptions,
+  type PlanFlags,
+  planOptions,
+  type ServiceOptions,
+  withCluster,
+  withPlanFlags,
+  withService,
+} from './options.ts';
+
+interface Options extends ClusterOptions, PlanFlags, ServiceOptions {
+  readonly namespace: string;
+  readonly calicoApiGroup: 'auto' | 'crd.projectcalico.org/v1' | 'projectcalico.org/v3';
+}
+
+const GROUPS = { auto: undefined, 'crd.projectcalico.org/v1': 'v1', 'projectcalico.org/v3': 'v3' } as const;
+
+export const operatorCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
+  withService(withPlanFlags(withCluster(new Command('operator'))), ':9807')
+    .description('watch the cluster and write the plans that the nodes follow')
+    .addOption(
+      new Option('--namespace <name>', 'namespace of the Lease by which one of several replicas leads')
+        .env('NATOUTGOING_NAMESPACE')
+        .default('natoutgoing'),
+    )
+    .addOption(
+      new Option(
+        '--calico-api-group <group>',
+        'API group of Calico that is read; auto follows what the cluster serves, also through a migration',
+      )
+        .choices(Object.keys(GROUPS))
+        .env('NATOUTGOING_CALICO_API_GROUP')
+        .default('auto'),
+    )
+    .addHelpText(
+      'after',
+      `
+Example:
+  natoutgoing operator --kubeconfig ~/.kube/config --namespace natoutgoing
+
+Plans stay in force when it ends; the log is JSON on stdout.
+Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`,
+    )
+    .action(async (options: Options) => {
+      // dot-i's Operator reads the default kubeconfig by itself, and fails where that is broken.
+      if (options.kubeconfig !== undefined) process.env['KUBECONFIG'] = options.kubeconfig;
+      // Only this command pays for the Kubernetes client's memory.
+      const [{ kubeconfigEndpoint }, { runOperator }, { createLog }] = await Promise.all([
+        import('../cluster/kubeconfig.ts'),
+        import('../operator/program.ts'),
+        import('../telemetry/log.ts'),
+      ]);
+      const demandedGroup = GROUPS[options.calicoApiGroup];
+      try {
+        await runOperator(
+          {
+            endpoint: kubeconfigEndpoint({ file: options.kubeconfig, context: options.context }),
+            namespace: options.namespace,
+            // Two processes of one host name would take each other's Lease for their own.
+            identity: `${hostname()}-${randomBytes(4).toString('hex')}`,
+            planOptions: planOptions(options),
+            ...(demandedGroup === undefined ? {} : { demandedGroup }),
+            healthAddress: options.healthAddress,
+            log: createLog(options.logLevel),
+          },
+          io.signal,
+        );
+      } catch (error) {
+        if (!io.signal.aborted)
+          throw new CommandError(error instanceof Error ? error.message : String(error));
+      }
+      exit(EXIT.ok);
+    });

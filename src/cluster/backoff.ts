@@ -1,0 +1,12 @@
+// How long to wait after failures: twice as long each time, spread so that many clients do not come back at once.
+
+export interface BackoffLimits {
+  readonly firstMs: number;
+  readonly longestMs: number;
+}
+
+export const DEFAULT_BACKOFF: BackoffLimits = { firstMs: 250, longestMs: 30_000 };
+
+/** Milliseconds after that many failures in a row (at least 1); `random` is from 0 to 1. Half to whole of the bound. */
+export const backoffMs = (failures: number, random: number, limits = DEFAULT_BACKOFF): number =>
+  Math.min(limits.firstMs * 2 ** Math.min(failures - 1, 30), limits.longestMs) * (0.5 + random / 2);
