@@ -4,11 +4,12 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Exec } from '../kernel/exec.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 import { flushChanged, type FlushReport } from './flush.ts';
-import { readState, writeState } from './state-file.ts';
+import { type AppliedState, type PlanOrigin, readState, writeState } from './state-file.ts';
 
 export interface Applied {
   readonly plan: Plan;
   readonly values: NodeValues;
+  readonly origin?: PlanOrigin;
 }
 
 export interface RecordParts {
@@ -31,10 +32,12 @@ export interface ApplyRecord {
   ): Promise<{ readonly flush: FlushReport; readonly notes: readonly string[] }>;
 }
 
-/** Reads the record of an earlier run. A file that is of no use is the same as none. */
-export async function openRecord(
-  parts: RecordParts,
-): Promise<{ readonly record: ApplyRecord; readonly notes: readonly string[] }> {
+/** Reads the record of an earlier run, whose state is `last`. A file that is of no use is the same as none. */
+export async function openRecord(parts: RecordParts): Promise<{
+  readonly record: ApplyRecord;
+  readonly last?: AppliedState;
+  readonly notes: readonly string[];
+}> {
   const { path, nodeName, exec, clock, now } = parts;
   const read = await readState(path, nodeName);
   let before: Applied | undefined = read.ok ? read.state : undefined;
@@ -48,14 +51,20 @@ export async function openRecord(
         ...(signal === undefined ? {} : { signal }),
       });
       before = applied;
-      const written = await writeState(path, { ...applied, nodeName, appliedAt: now().toISOString() });
+      const { plan, values, origin } = applied;
+      const state = { appliedAt: now().toISOString(), nodeName, plan, values };
+      const written = await writeState(path, origin === undefined ? state : { ...state, origin });
       return {
         flush,
         notes: [...flushNotes(flush, applied.plan), ...(written.ok ? [] : [`warning: ${written.reason}`])],
       };
     },
   };
-  return { record, notes: read.ok || read.missing ? [] : [`warning: ${read.reason}; it is not used`] };
+  return {
+    record,
+    ...(read.ok ? { last: read.state } : {}),
+    notes: read.ok || read.missing ? [] : [`warning: ${read.reason}; it is not used`],
+  };
 }
 
 function flushNotes(flush: FlushReport, plan: Plan): readonly string[] {

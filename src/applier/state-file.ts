@@ -2,7 +2,7 @@
 // A file that cannot be used is the same as none, and is told; a disk that is full costs the file, never the rules.
 import { mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { integer, isObject, object, own, required, string } from '../api/fields.ts';
+import { integer, isObject, object, optional, own, required, string } from '../api/fields.ts';
 import { quote, type Reader, validated } from '../api/report.ts';
 import { objectName } from '../api/values.ts';
 import { messageOf } from '../kernel/errors.ts';
@@ -15,6 +15,16 @@ export interface AppliedState {
   readonly nodeName: string;
   readonly plan: Plan;
   readonly values: NodeValues;
+  /** Which object of the API the plan came from; absent: from files. */
+  readonly origin?: PlanOrigin;
+}
+
+/** The MasqPlan that a plan was read from. */
+export interface PlanOrigin {
+  readonly name: string;
+  /** metadata.generation of its first part. */
+  readonly generation: number;
+  readonly contentHash: string;
 }
 
 export type ReadState =
@@ -57,8 +67,12 @@ export async function readState(path: string, nodeName: string): Promise<ReadSta
   }
   const decoded = decodePlan(read.value.plan);
   if (!decoded.ok) return unusable(`plan: ${faultText(decoded.faults)}`);
-  const { appliedAt } = read.value;
-  return { ok: true, state: { appliedAt, nodeName, plan: decoded.plan, values: decoded.values } };
+  const { appliedAt, origin } = read.value;
+  const { plan, values } = decoded;
+  return {
+    ok: true,
+    state: { appliedAt, nodeName, plan, values, ...(origin === undefined ? {} : { origin }) },
+  };
 }
 
 /**
@@ -66,11 +80,12 @@ export async function readState(path: string, nodeName: string): Promise<ReadSta
  * or a loss of power. Makes the folder. One writer at a time. Never rejects: why it failed is one sentence.
  */
 export async function writeState(path: string, state: AppliedState): Promise<WrittenState> {
-  const { appliedAt, nodeName, plan, values } = state;
+  const { appliedAt, nodeName, plan, values, origin } = state;
   const document = {
     schemaVersion: STATE_SCHEMA_VERSION,
     appliedAt,
     nodeName,
+    ...(origin === undefined ? {} : { origin }),
     plan: encodePlan(plan, values),
   };
   const folder = dirname(path);
@@ -129,6 +144,15 @@ async function readText(path: string): Promise<ReadText> {
 
 const anything: Reader<unknown> = value => value;
 
+const origin: Reader<PlanOrigin> = object(
+  {
+    name: required(objectName),
+    generation: required(integer(0, Number.MAX_SAFE_INTEGER)),
+    contentHash: required(string(text => /^[0-9a-f]{16,64}$/.test(text), 'a content hash')),
+  },
+  'refuse',
+);
+
 const stateDocument = object(
   {
     schemaVersion: required(integer(STATE_SCHEMA_VERSION, STATE_SCHEMA_VERSION)),
@@ -136,6 +160,7 @@ const stateDocument = object(
       string(text => !Number.isNaN(Date.parse(text)), 'a time such as 2026-01-31T12:00:00Z'),
     ),
     nodeName: required(objectName),
+    origin: optional(origin),
     plan: required(anything),
   },
   'refuse',

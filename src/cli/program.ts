@@ -1,6 +1,7 @@
 // The command line: subcommands, exit codes, errors as one sentence.
 import { Command, CommanderError } from 'commander';
 import { messageOf } from '../kernel/errors.ts';
+import { applierCommand } from './applier.ts';
 import { applyCommand } from './apply.ts';
 import { checkCommand } from './check.ts';
 import { cleanupCommand } from './cleanup.ts';
@@ -14,6 +15,7 @@ import { VERSION } from './version.ts';
 
 const COMMANDS = [
   operatorCommand,
+  applierCommand,
   applyCommand,
   diffCommand,
   renderCommand,

@@ -84,3 +84,7 @@ export function countsOf(tables: FamilyTables): Pick<FamilyReport, 'sets' | 'ent
 /** A difference as one line. */
 export const differenceText = ({ object, is, wanted }: Difference): string =>
   `${object} ${is} (wanted: ${wanted})`;
+
+/** What was mended in all families, a line each. */
+export const repairsOf = ({ families }: DriverReport): readonly string[] =>
+  Object.entries(families).flatMap(([name, { repairs }]) => repairs.map(repair => `${name}: ${repair}`));

@@ -2,7 +2,7 @@
 import type { Fault, MasqPolicy } from '../api/model.ts';
 import { shortHash } from '../planner/ids.ts';
 import type { Problem } from '../planner/problem.ts';
-import { cut } from './text.ts';
+import { cut } from '../api/text.ts';
 import type { NamedTrouble, NodeTally } from './node-states.ts';
 
 export interface PolicyFacts {

@@ -12,9 +12,12 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   planner: ['cidr', 'api'],
   render: ['cidr', 'api', 'planner'],
   kernel: ['cidr', 'api', 'planner', 'render'],
-  applier: ['cidr', 'api', 'planner', 'render', 'kernel'],
+  telemetry: [],
+  cluster: ['kernel'],
+  operator: ['cidr', 'api', 'planner', 'kernel', 'cluster', 'telemetry'],
+  applier: ['cidr', 'api', 'planner', 'render', 'kernel', 'cluster', 'telemetry'],
   demo: ['cidr', 'kernel'],
-  cli: ['cidr', 'api', 'planner', 'render', 'kernel', 'applier', 'demo'],
+  cli: ['cidr', 'api', 'planner', 'render', 'kernel', 'cluster', 'operator', 'applier', 'telemetry', 'demo'],
 };
 
 /** Of Node's own modules pure code may use only this one, for hashes. */

@@ -1,0 +1,69 @@
+// What a person should hear of: repairs, and others that insist on our place. Told when it happens, not while it lasts.
+import type { RecordedEvent } from '../cluster/events.ts';
+import type { KernelLog } from '../kernel/log.ts';
+import { type DriverReport, repairsOf } from '../kernel/report.ts';
+import type { Occasion } from './keeper.ts';
+
+export interface IncidentParts {
+  readonly log: KernelLog;
+  readonly record: (event: RecordedEvent) => void;
+  readonly regarding: () => RecordedEvent['regarding'];
+}
+
+export interface Incidents {
+  saw(report: DriverReport, occasion: Occasion): void;
+}
+
+export function createIncidents({ log, record, regarding }: IncidentParts): Incidents {
+  let backend: string | undefined;
+  let rivals = '';
+  let errors = '';
+  const tell = (type: RecordedEvent['type'], reason: string, action: string, note: string): void => {
+    log.warn({ reason, note }, 'incident');
+    record({ type, regarding: regarding(), reason, action, note });
+  };
+  return {
+    saw(report, occasion) {
+      const families = Object.entries(report.families);
+      const repairs = repairsOf(report);
+      if (occasion === 'verify' && repairs.length > 0) {
+        tell(
+          'Warning',
+          'DriftRepaired',
+          'Verify',
+          `others had changed what is ours; mended: ${repairs.join('; ')}`,
+        );
+      }
+      const rivalsNow = families
+        .flatMap(([name, { contended }]) =>
+          contended === undefined ? [] : [`${name}: ${contended.foreign}`],
+        )
+        .join('; ');
+      if (rivalsNow !== rivals && rivalsNow !== '') {
+        tell(
+          'Warning',
+          'PlaceContended',
+          'Verify',
+          `others insist on the first place in nat POSTROUTING: ${rivalsNow}`,
+        );
+      } else if (rivalsNow !== rivals) {
+        tell('Normal', 'PlaceRegained', 'Verify', 'nobody insists on our place in nat POSTROUTING any more');
+      }
+      rivals = rivalsNow;
+      const errorsNow = families
+        .flatMap(([name, { error }]) => (error === undefined ? [] : [`${name}: ${error.message}`]))
+        .join('; ');
+      if (errorsNow !== errors && errorsNow !== '') tell('Warning', 'ProgrammingFailed', 'Apply', errorsNow);
+      errors = errorsNow;
+      if (backend !== undefined && report.backend !== undefined && report.backend !== backend) {
+        tell(
+          'Normal',
+          'BackendChanged',
+          'Apply',
+          `iptables backend ${report.backend} instead of ${backend}: ${report.why}`,
+        );
+      }
+      backend = report.backend ?? backend;
+    },
+  };
+}

@@ -1,0 +1,158 @@
+// MasqNode.status: what this node's kernel holds, as crds/ has it. Pure.
+import { cut } from '../api/text.ts';
+import type { DriverReport, FamilyName, FamilyReport } from '../kernel/report.ts';
+import type { PlanOrigin } from './state-file.ts';
+
+export interface NodeFacts {
+  /** metadata.generation of the MasqNode that was followed. */
+  readonly generation: number;
+  /** What the kernel holds; undefined: nothing that came from the API. */
+  readonly applied?: { readonly origin: PlanOrigin; readonly at: Date };
+  /** The last look at the kernel. */
+  readonly report?: DriverReport;
+  readonly verifiedAt?: Date;
+  /** Why the plan that the API has is not the one that is in force. */
+  readonly trouble?: { readonly reason: string; readonly message: string };
+  readonly driftRepairs: number;
+  /** Why the chosen backend is not the one that others use; undefined: it is, as far as known. */
+  readonly otherBackend?: string;
+}
+
+export interface NodeCondition {
+  readonly type: string;
+  readonly status: 'True' | 'False' | 'Unknown';
+  readonly observedGeneration: number;
+  readonly lastTransitionTime: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface NodeStatus {
+  readonly observedGeneration: number;
+  readonly plan?: string;
+  readonly planGeneration?: number;
+  readonly contentHash?: string;
+  readonly backend?: string;
+  readonly families: { readonly [F in FamilyName]?: FamilyStatus };
+  readonly lastAppliedTime?: string;
+  readonly lastVerifiedTime?: string;
+  readonly driftRepairs: number;
+  readonly conditions: readonly NodeCondition[];
+}
+
+interface FamilyStatus {
+  readonly state: 'Programmed' | 'Failed' | 'Unavailable';
+  readonly error?: string;
+  readonly sets: number;
+  readonly entries: number;
+  readonly rules: number;
+  readonly jumpPosition?: number;
+  readonly foreignRules?: readonly string[];
+}
+
+const MAX_ERROR = 4096;
+const MAX_RULE = 1024;
+const MAX_RULES = 16;
+
+type Said = Pick<NodeCondition, 'status' | 'reason' | 'message'>;
+
+/** The status; conditions of the last one keep their times where their status stays. */
+export function nodeStatus(facts: NodeFacts, last: NodeStatus | undefined, now: Date): NodeStatus {
+  const { generation, applied, report, verifiedAt, driftRepairs } = facts;
+  const said = { Ready: ready(facts), Contended: contended(report), BackendMismatch: mismatch(facts) };
+  return {
+    observedGeneration: generation,
+    ...(applied === undefined
+      ? {}
+      : {
+          plan: applied.origin.name,
+          planGeneration: applied.origin.generation,
+          contentHash: applied.origin.contentHash,
+          lastAppliedTime: seconds(applied.at),
+        }),
+    ...(report?.backend === undefined ? {} : { backend: report.backend }),
+    families: Object.fromEntries(
+      Object.entries(report?.families ?? {}).map(([name, family]) => [name, familyStatus(family)]),
+    ),
+    ...(verifiedAt === undefined ? {} : { lastVerifiedTime: seconds(verifiedAt) }),
+    driftRepairs,
+    conditions: Object.entries(said).map(([type, { status, reason, message }]): NodeCondition => {
+      const before = last?.conditions.find(condition => condition.type === type);
+      const lastTransitionTime = before?.status === status ? before.lastTransitionTime : seconds(now);
+      return {
+        type,
+        status,
+        observedGeneration: generation,
+        lastTransitionTime,
+        reason,
+        message: cut(message, MAX_ERROR),
+      };
+    }),
+  };
+}
+
+/** The API's times have whole seconds. */
+const seconds = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
+
+function familyStatus(family: FamilyReport): FamilyStatus {
+  const { sets, entries, rules, jumpPosition, foreignAbove, error } = family;
+  return {
+    state: stateOf(family),
+    ...(error === undefined ? {} : { error: cut(error.message, MAX_ERROR) }),
+    sets,
+    entries,
+    rules,
+    ...(jumpPosition === undefined ? {} : { jumpPosition }),
+    ...(foreignAbove.length === 0
+      ? {}
+      : { foreignRules: foreignAbove.slice(0, MAX_RULES).map(rule => cut(rule, MAX_RULE)) }),
+  };
+}
+
+/** A kernel without the family's nat table cannot be told anything; that matters only where there is something to tell. */
+function stateOf({ ok, error, entries }: FamilyReport): FamilyStatus['state'] {
+  if (ok) return 'Programmed';
+  return error?.kind === 'unsupported' && entries === 0 ? 'Unavailable' : 'Failed';
+}
+
+function ready({ applied, report, trouble }: NodeFacts): Said {
+  if (trouble !== undefined) {
+    const kept =
+      applied === undefined ? 'nothing is in force' : `plan ${applied.origin.name} stays in force as it was`;
+    return { status: 'False', reason: trouble.reason, message: `${trouble.message}; ${kept}` };
+  }
+  const families = Object.entries(report?.families ?? {});
+  const failed = families.filter(([, family]) => stateOf(family) === 'Failed');
+  if (failed.length > 0) {
+    const told = failed.map(
+      ([name, { error }]) => `${name}: ${error?.message ?? 'the kernel is not as it shall be'}`,
+    );
+    return { status: 'False', reason: 'ProgrammingFailed', message: told.join('; ') };
+  }
+  if (applied === undefined || families.every(([, family]) => !family.ok)) {
+    return { status: 'Unknown', reason: 'Pending', message: 'no plan has been put into the kernel yet' };
+  }
+  return { status: 'True', reason: 'Programmed', message: `the kernel holds plan ${applied.origin.name}` };
+}
+
+function contended(report: DriverReport | undefined): Said {
+  const rivals = Object.entries(report?.families ?? {}).flatMap(([name, { contended: by }]) =>
+    by === undefined ? [] : [`${name}: ${by.foreign}`],
+  );
+  if (rivals.length === 0)
+    return { status: 'False', reason: 'NoContention', message: 'nobody insists on our place' };
+  const remedy =
+    'its rules are asked before ours; if it is Felix, set chainInsertMode: Append in its FelixConfiguration, or natOutgoing: false on the IPPools that policies are about';
+  return {
+    status: 'True',
+    reason: 'PlaceContended',
+    message: `another program insists on the first place in nat POSTROUTING (${rivals.join('; ')}): ${remedy}`,
+  };
+}
+
+function mismatch({ report, otherBackend }: NodeFacts): Said {
+  if (otherBackend !== undefined)
+    return { status: 'True', reason: 'OtherBackendInUse', message: otherBackend };
+  const why = report?.why === undefined ? 'not known yet' : `${report.backend}: ${report.why}`;
+  return { status: 'False', reason: 'AsOthers', message: why };
+}
