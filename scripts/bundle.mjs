@@ -1,5 +1,5 @@
 import { chmod } from 'node:fs/promises';
-import { dirname, basename } from 'node:path';
+import { basename, dirname, extname } from 'node:path';
 import { build } from 'esbuild';
 
 /**
@@ -10,7 +10,8 @@ import { build } from 'esbuild';
  */
 export async function bundle(entry, outfile) {
   await build({
-    entryPoints: [{ in: entry, out: basename(outfile, '.js') }],
+    entryPoints: [{ in: entry, out: basename(outfile, extname(outfile)) }],
+    outExtension: { '.js': extname(outfile) },
     outdir: dirname(outfile),
     chunkNames: 'chunks/[name]-[hash]',
     bundle: true,

@@ -1,4 +1,5 @@
 // The applier as a process: the last good plan at once, then whatever the API says, kept in the kernel and reported.
+import { setMaxListeners } from 'node:events';
 import type { Logger } from 'pino';
 import { FAMILIES } from '../cidr/address.ts';
 import { shareEntries } from '../cidr/address-set.ts';
@@ -50,6 +51,8 @@ interface WantedPlan extends Wanted, Applied {}
 export async function runApplier(parts: ApplierParts, signal: AbortSignal): Promise<void> {
   const { clock, wallClock, log, nodeName } = parts;
   const stop = new AbortController();
+  // Every child process and request listens to it; more than ten are no leak here.
+  setMaxListeners(0, stop.signal);
   const closers: (() => unknown)[] = [() => stop.abort(new Error('the applier stops'))];
   const follow = (): void => stop.abort(signal.reason);
   signal.addEventListener('abort', follow, { once: true });

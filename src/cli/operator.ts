@@ -1,18 +1,19 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Command, Option } from 'commander';
+import { endpointOf } from './endpoint.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
 import {
-  type ClusterOptions,
+  type PodOptions,
   type PlanFlags,
   planOptions,
   type ServiceOptions,
-  withCluster,
   withPlanFlags,
+  withPod,
   withService,
 } from './options.ts';
 
-interface Options extends ClusterOptions, PlanFlags, ServiceOptions {
+interface Options extends PodOptions, PlanFlags, ServiceOptions {
   readonly namespace: string;
   readonly calicoApiGroup: 'auto' | 'crd.projectcalico.org/v1' | 'projectcalico.org/v3';
 }
@@ -20,7 +21,7 @@ interface Options extends ClusterOptions, PlanFlags, ServiceOptions {
 const GROUPS = { auto: undefined, 'crd.projectcalico.org/v1': 'v1', 'projectcalico.org/v3': 'v3' } as const;
 
 export const operatorCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withService(withPlanFlags(withCluster(new Command('operator'))), ':9807')
+  withService(withPlanFlags(withPod(new Command('operator'))), ':9807')
     .description('watch the cluster and write the plans that the nodes follow')
     .addOption(
       new Option('--namespace <name>', 'namespace of the Lease by which one of several replicas leads')
@@ -49,8 +50,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
       // dot-i's Operator reads the default kubeconfig by itself, and fails where that is broken.
       if (options.kubeconfig !== undefined) process.env['KUBECONFIG'] = options.kubeconfig;
       // Only this command pays for the Kubernetes client's memory.
-      const [{ kubeconfigEndpoint }, { runOperator }, { createLog }] = await Promise.all([
-        import('../cluster/kubeconfig.ts'),
+      const [{ runOperator }, { createLog }] = await Promise.all([
         import('../operator/program.ts'),
         import('../telemetry/log.ts'),
       ]);
@@ -58,7 +58,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
       try {
         await runOperator(
           {
-            endpoint: kubeconfigEndpoint({ file: options.kubeconfig, context: options.context }),
+            endpoint: await endpointOf(options, io),
             namespace: options.namespace,
             // Two processes of one host name would take each other's Lease for their own.
             identity: `${hostname()}-${randomBytes(4).toString('hex')}`,

@@ -1,6 +1,7 @@
 // Options that several commands share, each with an environment twin NATOUTGOING_….
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { PlanOptions } from '../planner/assemble.ts';
+import { SERVICE_ACCOUNT_FOLDER } from '../cluster/in-cluster.ts';
 import { LOG_LEVELS, type LogLevel } from '../telemetry/log-level.ts';
 
 export interface FileOptions {
@@ -123,6 +124,26 @@ export const withCluster = (command: Command): Command =>
       ).env('NATOUTGOING_KUBECONFIG'),
     )
     .addOption(new Option('--context <name>', 'context of the kubeconfig').env('NATOUTGOING_CONTEXT'));
+
+/** For programs that may be pods: their account stands in a folder. */
+export interface PodOptions extends ClusterOptions {
+  readonly apiServer?: string;
+  readonly serviceAccount: string;
+}
+
+export const withPod = (command: Command): Command =>
+  withCluster(command)
+    .addOption(
+      new Option(
+        '--api-server <url>',
+        "API server that is spoken to with the pod's account, instead of the cluster's Service",
+      ).env('NATOUTGOING_API_SERVER'),
+    )
+    .addOption(
+      new Option('--service-account <folder>', "folder with the account's token and ca.crt")
+        .env('NATOUTGOING_SERVICE_ACCOUNT')
+        .default(SERVICE_ACCOUNT_FOLDER),
+    );
 
 export interface ServiceOptions {
   readonly healthAddress: string;

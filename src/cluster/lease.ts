@@ -1,5 +1,6 @@
 // One leader among several, by a Lease. What one may do ends before another may begin, by clocks that count time and
 // are never compared between machines: whoever waits counts from when it saw the last change itself.
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/errors.ts';
 import type { KernelLog } from '../kernel/log.ts';
@@ -82,6 +83,8 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
     }
     const mine: Held = { abort: new AbortController(), validUntil };
     held = mine;
+    // Every write that is under way listens to it.
+    setMaxListeners(0, mine.abort.signal);
     log.info({ lease: parts.name, identity }, 'leads now');
     parts.onLeading({
       signal: mine.abort.signal,

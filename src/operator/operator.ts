@@ -1,6 +1,7 @@
 // The operator on dot-i's Operator shape: init registers what is watched, events are handed to handlers, start and stop
 // frame its life. Its own watch never lists and loses what happens between two watches, so events come from our
 // list-and-watch here; its status and finalizer calls swallow errors and are not used.
+import { setMaxListeners } from 'node:events';
 import dotI, { type ResourceEvent, ResourceEventType, type ResourceMeta } from '@dot-i/k8s-operator';
 import type { KubernetesObject } from '@kubernetes/client-node';
 import type { Api, RawObject } from '../cluster/api.ts';
@@ -37,6 +38,8 @@ export class MasqOperator extends dotI.default {
       error: message => log.error({}, message),
     });
     this.#parts = parts;
+    // Each watch listens to it; more than ten are no leak here.
+    setMaxListeners(0, this.#stop.signal);
   }
 
   /** What the watches know; a source that is not watched yet knows nothing. */

@@ -20,9 +20,16 @@ export interface ApiServerOptions {
   readonly flags?: readonly string[];
 }
 
+export interface RestartOptions {
+  /** Instead of those of the first start. */
+  readonly flags?: readonly string[];
+  /** Serve with a certificate of a new CA, from now on. */
+  readonly newCa?: boolean;
+}
+
 export interface ApiServer {
   readonly url: string;
-  /** The CA's certificate, PEM. */
+  /** The present CA's certificate, PEM. */
   readonly ca: string;
   /** Bearer token of a member of system:masters. */
   readonly token: string;
@@ -30,12 +37,16 @@ export interface ApiServer {
   readonly kubeconfig: string;
   /** Path of the private key that signs the tokens of ServiceAccounts. */
   readonly serviceAccountKey: string;
-  /** With that token. */
+  /** With that token; another one after the CA changed. */
   readonly client: ApiClient;
   /** A client with another token, of a ServiceAccount say; absent: anonymous. close() closes it too. */
   readonly clientWith: (token?: string) => ApiClient;
   /** Process ids, of kube-apiserver and etcd. */
-  readonly pids: readonly number[];
+  readonly pids: readonly [number, number];
+  /** Kills kube-apiserver; etcd and its data stay. */
+  readonly stop: () => Promise<void>;
+  /** Starts it again on the same port, and waits until it is ready. */
+  readonly start: (options?: RestartOptions) => Promise<void>;
   /** Where logs, keys and data are, until close(). */
   readonly folder: string;
   /** Kills both, waits until they are reaped, and removes the folder. May be called again. */
@@ -71,38 +82,71 @@ export async function startApiServer(options: ApiServerOptions, signal: AbortSig
     const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-api-'));
     closers.push(removerOf(folder));
     const address = options.address ?? '127.0.0.1';
-    const keys = await makeServerKeys(folder, [address], systemExec, signal);
+    let keys = await makeServerKeys(folder, [address], systemExec, signal);
     const token = randomBytes(24).toString('hex');
     await writeFile(join(folder, 'tokens.csv'), `${token},admin,admin,system:masters\n`, { mode: 0o600 });
     await writeFile(join(folder, 'authentication.json'), JSON.stringify(AUTHENTICATION));
 
     const etcd = await start(etcdPath, folder, etcdFlags(folder));
     closers.push(etcd.kill);
-    const { server, url } = await startOnFreePort(address, async port => {
-      const url = `https://${address.includes(':') ? `[${address}]` : address}:${port}`;
-      const flags = [...serverFlags(folder, keys, address, port), ...(options.flags ?? [])];
-      const server = await start(serverPath, folder, flags);
+    const run = async (port: number, flags: readonly string[]): Promise<ServerProcess> => {
+      const server = await start(serverPath, folder, [...serverFlags(folder, keys, address, port), ...flags]);
       closers.push(server.kill);
-      await ready({ url, ca: keys.ca, token }, [server, etcd], signal);
-      return { server, url };
-    });
+      await ready({ url: urlOf(address, port), ca: keys.ca, token }, [server, etcd], signal);
+      return server;
+    };
+    const { serviceAccountKey } = keys;
+    const started = await startOnFreePort(address, async port => ({
+      port,
+      server: await run(port, options.flags ?? []),
+    }));
+    const { port } = started;
+    let { server } = started;
+    const url = urlOf(address, port);
 
-    const clientWith = (token?: string): ApiClient => {
-      const client = createClient({ url, ca: keys.ca, ...(token === undefined ? {} : { token }) });
+    const clientWith = (bearer?: string): ApiClient => {
+      const client = createClient({ url, ca: keys.ca, ...(bearer === undefined ? {} : { token: bearer }) });
       closers.push(client.close);
       return client;
     };
     const kubeconfig = join(folder, 'kubeconfig');
     await writeFile(kubeconfig, kubeconfigText(url, keys.ca, token), { mode: 0o600 });
-    const { ca, serviceAccountKey } = keys;
-    const pids = [server.pid, etcd.pid];
-    const client = clientWith(token);
-    return { url, ca, token, kubeconfig, serviceAccountKey, client, clientWith, pids, folder, close };
+    let client = clientWith(token);
+    return {
+      url,
+      get ca() {
+        return keys.ca;
+      },
+      get client() {
+        return client;
+      },
+      get pids(): [number, number] {
+        return [server.pid, etcd.pid];
+      },
+      token,
+      kubeconfig,
+      serviceAccountKey,
+      clientWith,
+      folder,
+      close,
+      stop: () => server.kill(),
+      async start(again = {}) {
+        if (again.newCa === true) {
+          const newer = await mkdtemp(join(folder, 'keys-'));
+          keys = { ...(await makeServerKeys(newer, [address], systemExec, signal)), serviceAccountKey };
+        }
+        server = await run(port, again.flags ?? options.flags ?? []);
+        client = clientWith(token);
+      },
+    };
   } catch (error) {
     await close();
     throw error;
   }
 }
+
+const urlOf = (address: string, port: number): string =>
+  `https://${address.includes(':') ? `[${address}]` : address}:${port}`;
 
 /**
  * A process that waits for its stdin to end, which it does when the closer is called or this process dies, and then
