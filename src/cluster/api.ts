@@ -11,6 +11,8 @@ export interface ApiRequest {
   readonly contentType?: string;
   /** Milliseconds until the whole answer must be there. Default 30 s. */
   readonly limitMs?: number;
+  /** Called when there is a connection, right before the first byte is sent; what it throws ends the request. */
+  readonly guard?: () => void;
 }
 
 export interface ApiAnswer {

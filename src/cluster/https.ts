@@ -1,11 +1,11 @@
 // The API over node:https: no proxies, no redirects, limits on time and size, and nothing secret in an error.
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
-import { StringDecoder } from 'node:string_decoder';
 import { type Api, type ApiAnswer, ApiError, type ApiRequest, type WatchOptions } from './api.ts';
 import { messageOf } from '../kernel/errors.ts';
 import type { Credentials, Endpoint, TlsParts } from './endpoint.ts';
 import { limitedSignal } from './limited-signal.ts';
+import { createLineReader } from './lines.ts';
 
 export interface HttpsApi extends Api {
   /** Closes the connections that were kept. */
@@ -13,31 +13,47 @@ export interface HttpsApi extends Api {
 }
 
 const DEFAULT_LIMIT_MS = 30_000;
+/** TCP and TLS. Longer than two lost packets, shorter than it takes to give up a whole answer. */
+const CONNECT_LIMIT_MS = 10_000;
 /** The API server sends at most some MB for a page; what is larger is not an answer of it. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 /** One line of a watch: an object is at most 1.5 MiB in etcd, and somewhat more as JSON. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 const KEEP_ALIVE_PROBE_MS = 15_000;
+const MAX_SOCKETS = 64;
 
 interface Sent {
   readonly method: string;
   readonly path: string;
   readonly body?: Buffer;
   readonly contentType?: string;
+  readonly guard?: () => void;
 }
 
-/** An Api that talks to the endpoint. */
+/** An Api that talks to the endpoint. Throws one sentence when its address is none of https. */
 export function createHttpsApi(endpoint: Endpoint): HttpsApi {
+  const url = httpsUrl(endpoint.url);
   let tls: TlsParts | undefined;
   let agent: Agent | undefined;
 
+  /** What is on its way goes on, and no connection that was kept is used again. */
+  const retire = (): void => {
+    if (agent === undefined) return;
+    agent.maxFreeSockets = 0;
+    for (const socket of Object.values(agent.freeSockets).flatMap(free => free ?? [])) socket.destroy();
+    agent = undefined;
+  };
   /** Connections of an older CA or certificate are not used again. */
   const agentFor = (now: TlsParts): Agent => {
-    if (agent === undefined || tls !== now) {
-      agent?.destroy();
-      tls = now;
-      agent = new Agent({ keepAlive: true, keepAliveMsecs: KEEP_ALIVE_PROBE_MS, maxSockets: 64, ...now });
-    }
+    if (tls !== now) retire();
+    tls = now;
+    agent ??= new Agent({
+      ...now,
+      // Said here, since otherwise the environment may switch it off.
+      rejectUnauthorized: now.rejectUnauthorized !== false,
+      keepAlive: true,
+      maxSockets: MAX_SOCKETS,
+    });
     return agent;
   };
 
@@ -45,7 +61,6 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
   const open = async (sent: Sent, signal: AbortSignal): Promise<IncomingMessage> => {
     const { tls: parts, authorization } = await credentialsOf(endpoint, sent);
     signal.throwIfAborted();
-    const url = new URL(endpoint.url);
     // The endpoint's own path, where an API server stands behind a gateway, comes first.
     const path = `${url.pathname.replace(/\/$/, '')}${sent.path}`;
     return new Promise((resolve, reject) => {
@@ -64,7 +79,10 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
         if (response.statusCode === 401) endpoint.distrust();
         resolve(response);
       });
-      request.end(sent.body);
+      whenConnected(request, () => {
+        sent.guard?.();
+        request.end(sent.body);
+      });
     });
   };
 
@@ -78,15 +96,47 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
         return answerOf(response, await wholeText(response));
       } catch (error) {
         signal?.throwIfAborted();
-        const expired = new ApiError(`${nameOf(sent)}: no answer within ${limitMs / 1000} s`);
-        throw limited.expired() ? expired : unanswered(sent, error, endpoint);
+        if (!limited.expired()) throw unanswered(sent, error, endpoint);
+        // Where one connection is dead, so may be all: the next request shall not wait for the same again.
+        retire();
+        throw new ApiError(`${nameOf(sent)}: no answer within ${limitMs / 1000} s`);
       } finally {
         limited.release();
       }
     },
-    watch: (path, options, signal) => watchLines(open, endpoint, path, options, signal),
+    watch: (path, options, signal) => watchLines({ open, endpoint, retire }, path, options, signal),
     close: () => agent?.destroy(),
   };
+}
+
+function httpsUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === 'https:') return url;
+  throw new Error(`the API server's address ${JSON.stringify(text)} does not begin with https://`);
+}
+
+/**
+ * Calls `send` when there is a connection to send on, and not before: what is sent on a connection that is still being
+ * made may leave much later. An error of `send` ends the request, and so does a connection that takes too long.
+ */
+function whenConnected(request: ClientRequest, send: () => void): void {
+  const late = new Error(`no connection within ${CONNECT_LIMIT_MS / 1000} s`);
+  const timer = setTimeout(() => request.destroy(late), CONNECT_LIMIT_MS);
+  const connected = (): void => {
+    clearTimeout(timer);
+    try {
+      send();
+    } catch (error) {
+      request.destroy(error as Error);
+    }
+  };
+  request.once('close', () => clearTimeout(timer));
+  request.once('socket', socket => {
+    // The agent's own option for this does not reach a TLS socket before it was used once.
+    socket.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
+    if (socket.connecting) socket.once('secureConnect', connected);
+    else connected();
+  });
 }
 
 async function credentialsOf(endpoint: Endpoint, sent: Sent): Promise<Credentials> {
@@ -97,11 +147,12 @@ async function credentialsOf(endpoint: Endpoint, sent: Sent): Promise<Credential
   }
 }
 
-const sentOf = ({ method, path, body, contentType }: ApiRequest): Sent => ({
+const sentOf = ({ method, path, body, contentType, guard }: ApiRequest): Sent => ({
   method,
   path,
   ...(body === undefined ? {} : { body: Buffer.from(JSON.stringify(body)) }),
   ...(contentType === undefined ? {} : { contentType }),
+  ...(guard === undefined ? {} : { guard }),
 });
 
 const headersOf = ({ body, contentType }: Sent, authorization: string | undefined) => ({
@@ -152,14 +203,18 @@ function unanswered(sent: Sent, error: unknown, endpoint: Endpoint): ApiError {
   const code = (error as NodeJS.ErrnoException | undefined)?.code ?? '';
   // A server with a new CA: what is known of the old one is read again.
   if (UNTRUSTED.test(code)) endpoint.distrust();
-  return new ApiError(`${nameOf(sent)}: ${messageOf(error)}`, { cause: error });
+  // Several addresses that all refused are one error without words.
+  return new ApiError(`${nameOf(sent)}: ${messageOf(error) || code}`, { cause: error });
 }
 
-type Open = (sent: Sent, signal: AbortSignal) => Promise<IncomingMessage>;
+interface Transport {
+  readonly open: (sent: Sent, signal: AbortSignal) => Promise<IncomingMessage>;
+  readonly endpoint: Endpoint;
+  readonly retire: () => void;
+}
 
 async function* watchLines(
-  open: Open,
-  endpoint: Endpoint,
+  { open, endpoint, retire }: Transport,
   path: string,
   { silenceMs }: WatchOptions,
   signal: AbortSignal,
@@ -171,24 +226,33 @@ async function* watchLines(
     response = await open(sent, silence.signal);
     if (response.statusCode !== 200) throw await refusal(sent, response);
     yield [];
-    const decoder = new StringDecoder('utf8');
-    let rest = '';
+    const lines = createLineReader(MAX_LINE_LENGTH);
     for await (const chunk of response as AsyncIterable<Buffer>) {
       // While a line is worked on nobody listens, which is not silence.
       silence.pause();
-      const lines = (rest + decoder.write(chunk)).split('\n');
-      rest = lines.pop() ?? '';
-      if (rest.length > MAX_LINE_LENGTH) throw new Error('a line of the watch is too long');
-      yield lines.filter(line => line !== '').map(line => JSON.parse(line) as unknown);
+      const documents = documentsOf(lines.push(chunk));
+      if (documents.length > 0) yield documents;
       silence.restart();
     }
+    const documents = documentsOf(lines.end());
+    if (documents.length > 0) yield documents;
   } catch (error) {
     signal.throwIfAborted();
-    const silent = new ApiError(`${nameOf(sent)}: nothing was heard for ${silenceMs / 1000} s`);
-    throw silence.expired() ? silent : unanswered(sent, error, endpoint);
+    if (!silence.expired()) throw unanswered(sent, error, endpoint);
+    retire();
+    throw new ApiError(`${nameOf(sent)}: nothing was heard for ${silenceMs / 1000} s`);
   } finally {
     silence.release();
     response?.destroy();
+  }
+}
+
+function documentsOf(lines: readonly string[]): readonly unknown[] {
+  try {
+    return lines.map(line => JSON.parse(line) as unknown);
+  } catch {
+    // JSON.parse quotes what it read, which may be anything.
+    throw new Error('the watch said what is not JSON');
   }
 }
 

@@ -88,8 +88,10 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
   };
   const well = (): void => setHealth({ listed: health.listed });
   const fail = (kind: Failing['kind'], reason: string): void => {
-    if (health.failing === undefined)
-      log.warn({ path: resource.path, why: reason }, 'cannot be read; what is known stays');
+    const said = { path: resource.path, why: reason };
+    // A group that a cluster does not serve is nothing to worry about.
+    if (health.failing === undefined && kind === 'gone' && !health.listed) log.info(said, 'is not served');
+    else if (health.failing === undefined) log.warn(said, 'cannot be read; what is known stays');
     setHealth({
       listed: health.listed,
       failing: { since: health.failing?.since ?? wallClock(), kind, reason },

@@ -38,7 +38,7 @@ export function createKnown(): Known {
 function isShown(entry: Entry, watched: RawObject | undefined): boolean {
   if ('deletedUid' in entry) return watched === undefined || watched.metadata.uid !== entry.deletedUid;
   if (watched === undefined) return false;
-  const [shown, written] = [watched['lock'], entry.object['lock']];
+  const [shown, written] = [watched.metadata['lock'], entry.object.metadata['lock']];
   if (typeof shown !== 'string' || typeof written !== 'string') return true;
   return isNumber(shown) && isNumber(written) ? BigInt(shown) >= BigInt(written) : true;
 }

@@ -80,19 +80,26 @@ const node = (object: RawObject): RawObject => {
 };
 
 const policy = (object: RawObject): RawObject => ({
-  ...withSpec(object),
-  lock: lockOf(object),
+  metadata: { ...metadataOf(object), lock: lockOf(object) },
+  spec: own(object, 'spec'),
   status: own(object, 'status'),
 });
 
-/** Objects that are written again with their resourceVersion as a lock: here its change is one of the object. */
+/**
+ * Objects that are written again with their resourceVersion as a lock keep it under another name: for them its change
+ * is a change.
+ */
 const lockOf = ({ metadata }: RawObject): unknown => metadata.resourceVersion;
 
 const masqNode = (object: RawObject): RawObject => {
   const { metadata } = object;
   return {
-    metadata: { name: metadata.name, uid: metadata.uid, generation: metadata.generation },
-    lock: lockOf(object),
+    metadata: {
+      name: metadata.name,
+      uid: metadata.uid,
+      generation: metadata.generation,
+      lock: lockOf(object),
+    },
     digest: digestOf({ spec: own(object, 'spec'), owners: ownersOf(own(metadata, 'ownerReferences')) }),
     spec: { plan: planOf(object) },
     status: statusOf(own(object, 'status')),
@@ -124,8 +131,7 @@ const migration = (object: RawObject): RawObject => ({
 });
 
 const masqPlan = (object: RawObject): RawObject => ({
-  metadata: { name: object.metadata.name, uid: object.metadata.uid },
-  lock: lockOf(object),
+  metadata: { name: object.metadata.name, uid: object.metadata.uid, lock: lockOf(object) },
   digest: digestOf(own(object, 'spec')),
   plan: planOf(object),
 });

@@ -56,7 +56,7 @@ export function createStatuses(
   const tell = async (object: RawObject, status: PolicyStatus, signal: AbortSignal): Promise<boolean> => {
     const { name, uid } = object.metadata;
     try {
-      const outcome = await parts.sendStatus({ name, uid, lock: object['lock'] }, status, signal);
+      const outcome = await parts.sendStatus({ name, uid, lock: object.metadata['lock'] }, status, signal);
       pace.wrote(name, clock.now());
       if (outcome.result === 'done') known.wrote(name, projectOf('policies')(outcome.object));
       else known.forget(name);

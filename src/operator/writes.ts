@@ -47,7 +47,7 @@ export function writesFor(desired: Desired, actual: Actual): Stages {
             verb: 'apply',
             plural,
             object,
-            lock: there === undefined ? undefined : textOf(there['lock']),
+            lock: there === undefined ? undefined : textOf(there.metadata['lock']),
           },
         ];
   const plans = desired.plans

@@ -83,6 +83,8 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
     closers.push(() => cluster.close());
     const port = Number(new URL(cluster.server.url).port);
     let count = 0;
+    const operators: Program[] = [];
+    const operatorLog = (): string => operators.map(tailOf).join('\n');
     const folderOf = async (): Promise<string> => {
       const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-lab-'));
       closers.push(() => rm(folder, { recursive: true, force: true }));
@@ -95,7 +97,7 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
       async addNode(name, nodeOptions = {}) {
         count += 1;
         const node = await openNode(
-          { cluster, command, port, folder: await folderOf(), number: count },
+          { cluster, command, port, folder: await folderOf(), number: count, operatorLog },
           name,
           nodeOptions,
           signal,
@@ -115,6 +117,7 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
         const more = ['--service-account', account, '--health-address', '', ...args];
         const program = startProgram('operator', [...argv, ...more], { HOME: folder });
         closers.push(() => program.end('SIGKILL'));
+        operators.push(program);
         if (!waits) await program.logged('leads now', 60_000);
         return { ...program, relay, account };
       },
@@ -131,10 +134,18 @@ interface Surroundings {
   readonly port: number;
   readonly folder: string;
   readonly number: number;
+  readonly operatorLog: () => string;
 }
 
+const tailOf = (program: Program): string =>
+  program
+    .log()
+    .slice(-12)
+    .map(line => JSON.stringify(line))
+    .join('\n');
+
 async function openNode(
-  { cluster, command, port, folder, number }: Surroundings,
+  { cluster, command, port, folder, number, operatorLog }: Surroundings,
   name: string,
   options: NodeOptions,
   signal: AbortSignal,
@@ -219,11 +230,7 @@ async function openNode(
           return last === wanted ? true : undefined;
         };
         const what = `${name}: ${probe.source} to ${probe.destination} to be seen as ${wanted}`;
-        const log = (): string =>
-          (program?.log() ?? [])
-            .slice(-15)
-            .map(line => JSON.stringify(line))
-            .join('\n');
+        const log = (): string => `${program === undefined ? '' : tailOf(program)}\n${operatorLog()}`;
         await waitFor(
           look,
           { what, limitMs: SEES_LIMIT_MS, intervalMs: 20, detail: () => `${last}\n${log()}` },
