@@ -30,7 +30,7 @@ export function inClusterEndpoint(options: InClusterOptions): Endpoint {
     async credentials() {
       const [caText, tokenText] = await Promise.all([ca.read(), token.read()]);
       if (tls.ca !== caText) tls = { ca: caText };
-      return { tls, authorization: `Bearer ${tokenText.trim()}` };
+      return { tls, authorization: `Bearer ${tokenText}` };
     },
     distrust() {
       token.forget();
@@ -43,9 +43,7 @@ function serviceUrl(env: InClusterOptions['env']): string {
   const host = env['KUBERNETES_SERVICE_HOST'];
   const port = env['KUBERNETES_SERVICE_PORT_HTTPS'] ?? env['KUBERNETES_SERVICE_PORT'];
   if (host === undefined || port === undefined) {
-    throw new Error(
-      'this is no pod of a cluster (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set)',
-    );
+    throw new Error('not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set');
   }
   return `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
@@ -55,15 +53,23 @@ function keptFile(path: string, now: () => number): { read(): Promise<string>; f
   return {
     async read() {
       if (kept !== undefined && now() - kept.at < KEEP_MS) return kept.text;
-      try {
-        kept = { text: await readFile(path, 'utf8'), at: now() };
-      } catch (error) {
-        throw new Error(`${path} cannot be read: ${messageOf(error)}`, { cause: error });
-      }
-      return kept.text;
+      const text = await textOf(path);
+      kept = { text, at: now() };
+      return text;
     },
     forget: () => {
       kept = undefined;
     },
   };
+}
+
+async function textOf(path: string): Promise<string> {
+  let text: string;
+  try {
+    text = (await readFile(path, 'utf8')).trim();
+  } catch (error) {
+    throw new Error(`${path} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+  if (text === '') throw new Error(`${path} is empty`);
+  return text;
 }

@@ -6,13 +6,15 @@ import { messageOf } from '../kernel/errors.ts';
 import type { KernelLog } from '../kernel/log.ts';
 import { type Api, type ApiAnswer, type ApiRequest } from './api.ts';
 import { refusedAnswer } from './https.ts';
+import { microTime } from './micro-time.ts';
 
 export interface Leadership {
   /** Aborts when it is lost, or given back. */
   readonly signal: AbortSignal;
   /**
-   * Whether it is valid at this moment. By a clock that runs on while the process is stopped (SIGSTOP), so it is false
-   * right after a long stop, before any timer has run.
+   * Whether it is valid at this moment. The clock (CLOCK_MONOTONIC) runs on while the process is stopped (SIGSTOP), so
+   * it is false right after a long stop, before any timer has run. It stands while the whole machine is suspended: then
+   * only the version locks of the writes help.
    */
   isValid(): boolean;
 }
@@ -26,7 +28,8 @@ export interface LeaseParts {
   readonly clock: Clock;
   readonly wallClock: () => Date;
   readonly log: KernelLog;
-  readonly onLeading: (leadership: Leadership) => void;
+  /** Called for each leadership anew. The lease is given back when the promise, if it gives one, is settled. */
+  readonly onLeading: (leadership: Leadership) => void | Promise<void>;
   readonly times?: LeaseTimes;
 }
 
@@ -41,11 +44,14 @@ export interface LeaseTimes {
 }
 
 const DEFAULT_TIMES: LeaseTimes = { lease: 15_000, renew: 10_000, retry: 2_000 };
+/** A lease that says it is longer than this was not written by one of us. */
+const LONGEST_LEASE_MS = 3_600_000;
 
 interface Lease {
   readonly metadata: { readonly resourceVersion?: string };
   readonly spec?: {
     readonly holderIdentity?: string | null;
+    readonly leaseDurationSeconds?: number | null;
     readonly renewTime?: string | null;
     readonly acquireTime?: string | null;
     readonly leaseTransitions?: number | null;
@@ -55,6 +61,8 @@ interface Lease {
 interface Held {
   readonly abort: AbortController;
   validUntil: number;
+  /** Settled when nobody works under it any more. */
+  work: Promise<unknown>;
 }
 
 /** Leads whenever it can, until the signal aborts; then gives the lease back, so that another need not wait. */
@@ -64,6 +72,8 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
   const path = `${collection}/${parts.name}`;
   let held: Held | undefined;
   let seen: { readonly text: string; readonly at: number } | undefined;
+  let mayBeMine = false;
+  let trouble: string | undefined;
 
   const lose = (why: string): void => {
     if (held === undefined) return;
@@ -71,25 +81,34 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
     held.abort.abort(new Error(`leadership is lost: ${why}`));
     held = undefined;
   };
+  const loseInTime = async (mine: Held): Promise<void> => {
+    while (clock.now() < mine.validUntil) {
+      await clock.sleep(Math.ceil(mine.validUntil - clock.now()), mine.abort.signal);
+    }
+    if (held === mine) lose('it was not renewed in time');
+  };
   const ask = async (request: ApiRequest, over?: AbortSignal): Promise<ApiAnswer> => {
     const left = held === undefined ? times.renew : held.validUntil - clock.now();
     return api.request({ ...request, limitMs: Math.max(1, Math.min(left, times.renew / 2)) }, over);
   };
   const gained = (sentAt: number): void => {
     const validUntil = sentAt + times.renew;
-    if (held !== undefined) {
+    // An answer that came too late is worth nothing.
+    if (clock.now() >= validUntil) return;
+    if (held !== undefined && clock.now() < held.validUntil) {
       held.validUntil = validUntil;
       return;
     }
-    const mine: Held = { abort: new AbortController(), validUntil };
+    lose('it was not renewed in time');
+    const mine: Held = { abort: new AbortController(), validUntil, work: Promise.resolve() };
     held = mine;
     // Every write that is under way listens to it.
     setMaxListeners(0, mine.abort.signal);
+    loseInTime(mine).catch(() => {});
     log.info({ lease: parts.name, identity }, 'leads now');
-    parts.onLeading({
-      signal: mine.abort.signal,
-      isValid: () => !mine.abort.signal.aborted && clock.now() < mine.validUntil,
-    });
+    const isValid = (): boolean => !mine.abort.signal.aborted && clock.now() < mine.validUntil;
+    mine.work = Promise.resolve(parts.onLeading({ signal: mine.abort.signal, isValid }));
+    mine.work.catch(() => {});
   };
 
   /** Writes the lease as mine over the version that was seen. */
@@ -109,16 +128,28 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
     const request: ApiRequest =
       found === undefined ? { method: 'POST', path: collection, body } : { method: 'PUT', path, body };
     const sentAt = clock.now();
+    mayBeMine = true;
     const answer = await ask(request, signal);
     if (answer.status === 200 || answer.status === 201) return gained(sentAt);
-    if (answer.status === 409) return lose('another one wrote the lease');
-    throw refusedAnswer(request, answer);
+    // Another one wrote it. Whether that is another leader, or somebody who put a label on it, the next look shows;
+    // another leader would have waited until what is held here had ended.
+    if (answer.status !== 409) throw refusedAnswer(request, answer);
+  };
+
+  /** For how long nothing else was seen than this. */
+  const seenFor = (text: string): number => {
+    if (seen?.text !== text) seen = { text, at: clock.now() };
+    return clock.now() - seen.at;
   };
 
   const look = async (): Promise<void> => {
     const request = { method: 'GET', path } as const;
     const answer = await ask(request, signal);
-    if (answer.status === 404) return take(undefined);
+    if (answer.status === 404) {
+      // Who held it may not know yet that somebody deleted it.
+      const waits = held === undefined && seen !== undefined && seenFor('deleted') < times.lease;
+      return waits ? undefined : take(undefined);
+    }
     if (answer.status !== 200) throw refusedAnswer(request, answer);
     const found = answer.body as Lease;
     const holder = found.spec?.holderIdentity ?? '';
@@ -126,8 +157,7 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
     lose(`it is held by ${holder}`);
     // Not renewTime alone: clocks may stand, and any change shows that somebody lives.
     const text = JSON.stringify([found.metadata.resourceVersion, found.spec]);
-    if (seen?.text !== text) seen = { text, at: clock.now() };
-    if (clock.now() - seen.at >= times.lease) await take(found);
+    if (seenFor(text) >= waitOf(found, times)) await take(found);
   };
 
   const release = async (): Promise<void> => {
@@ -144,27 +174,51 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
   };
 
   while (!signal.aborted) {
+    // After a stop of the process this runs before the timer may have run.
+    if (held !== undefined && clock.now() >= held.validUntil) lose('it was not renewed in time');
     try {
       await look();
+      if (trouble !== undefined) log.info({ lease: parts.name }, 'the lease can be read and written again');
+      trouble = undefined;
     } catch (error) {
       if (signal.aborted) break;
-      log.warn({ lease: parts.name, why: messageOf(error) }, 'the lease could not be read or written');
+      const why = messageOf(error);
+      if (trouble !== why) log.warn({ lease: parts.name, why }, 'the lease could not be read or written');
+      trouble = why;
     }
-    if (held !== undefined && clock.now() >= held.validUntil) lose('it was not renewed in time');
     await clock.sleep(times.retry, signal).catch(() => {});
   }
-  const mayRelease = held !== undefined;
-  held?.abort.abort(new Error('the program stops'));
+  const last = held;
   held = undefined;
-  if (mayRelease) {
-    await release().catch((error: unknown) =>
-      log.warn({ lease: parts.name, why: messageOf(error) }, 'the lease could not be given back'),
-    );
-  }
+  last?.abort.abort(new Error('the program stops'));
+  // Who comes next may begin at once, so nobody may be at work here any more; else it waits as for a leader that died.
+  const idle = last === undefined || (await endsWithin(last.work, times.renew, clock));
+  if (!mayBeMine || !idle) return;
+  await release().catch((error: unknown) =>
+    log.warn({ lease: parts.name, why: messageOf(error) }, 'the lease could not be given back'),
+  );
+}
+
+async function endsWithin(work: Promise<unknown>, ms: number, clock: Clock): Promise<boolean> {
+  const over = new AbortController();
+  const late = clock.sleep(ms, over.signal).then(
+    () => false,
+    () => true,
+  );
+  const ended = work.then(
+    () => true,
+    () => true,
+  );
+  const inTime = await Promise.race([ended, late]);
+  over.abort(new Error('not waited for any more'));
+  return inTime;
+}
+
+/** How long to wait for a holder's next sign of life: its own word counts where it is longer than ours. */
+function waitOf(found: Lease, times: LeaseTimes): number {
+  const said = (found.spec?.leaseDurationSeconds ?? 0) * 1000;
+  return said > times.lease && said <= LONGEST_LEASE_MS ? said : times.lease;
 }
 
 const resourceVersionOf = (found: Lease | undefined): { readonly resourceVersion?: string } =>
   found?.metadata.resourceVersion === undefined ? {} : { resourceVersion: found.metadata.resourceVersion };
-
-/** The API's MicroTime wants six digits. */
-const microTime = (date: Date): string => date.toISOString().replace('Z', '000Z');

@@ -4,10 +4,10 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/errors.ts';
 import type { KernelLog } from '../kernel/log.ts';
 import { type Api, ApiError, type RawObject, type Resource } from './api.ts';
-import { backoffMs } from './backoff.ts';
+import { retryMs } from './backoff.ts';
 import type { ConfirmDeletes } from './crd-deletes.ts';
 import { listAll, namedObject, queryOf } from './list.ts';
-import { type Change, createObjectStore } from './object-store.ts';
+import { type Change, createObjectStore, type Prepared } from './object-store.ts';
 
 export type { Change } from './object-store.ts';
 
@@ -58,7 +58,7 @@ const PAGE_SIZE = 500;
 const SILENCE_MS = 90_000;
 /** A server ends a watch after so many seconds, so that its clients spread over new servers. */
 const WATCH_SECONDS = { least: 300, more: 300 };
-/** A watch that ends sooner and brought nothing is a failure, or a server that ends all of them would be stormed. */
+/** A watch that ends sooner is a failure as far as pauses go, or a server that ends all of them would be stormed. */
 const SHORT_LIFE_MS = 1_000;
 
 /** The collection has to be listed anew. */
@@ -86,25 +86,26 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
     health = next;
     parts.onHealth?.(next);
   };
-  const well = (): void => setHealth({ listed: health.listed });
+  const well = (listed = health.listed): void => {
+    if (health.failing !== undefined) log.info({ path: resource.path }, 'can be read again');
+    setHealth({ listed });
+  };
   const fail = (kind: Failing['kind'], reason: string): void => {
     const said = { path: resource.path, why: reason };
     // A group that a cluster does not serve is nothing to worry about.
     if (health.failing === undefined && kind === 'gone' && !health.listed) log.info(said, 'is not served');
     else if (health.failing === undefined) log.warn(said, 'cannot be read; what is known stays');
-    setHealth({
-      listed: health.listed,
-      failing: { since: health.failing?.since ?? wallClock(), kind, reason },
-    });
+    const since = health.failing?.since ?? wallClock();
+    setHealth({ listed: health.listed, failing: { since, kind, reason } });
   };
   const emit = (changes: readonly Change[]): void => changes.forEach(change => parts.onChange(change));
-  const pause = (signal: AbortSignal, atLeastMs = 0): Promise<void> =>
-    clock.sleep(Math.max(backoffMs(Math.max(failures, 1), random()), atLeastMs), signal);
+  const pause = (after: number, signal: AbortSignal, retryAfterMs?: number): Promise<void> =>
+    clock.sleep(retryMs(after, random(), retryAfterMs), signal);
 
   /** Whether deletes are real; asks until there is an answer. */
   const areReal = async (signal: AbortSignal): Promise<boolean> => {
     if (parts.confirmDeletes === undefined) return true;
-    for (;;) {
+    for (let tries = 1; ; tries++) {
       try {
         const answer = await parts.confirmDeletes(signal);
         if (answer === 'real') return true;
@@ -112,33 +113,27 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
         return false;
       } catch (error) {
         signal.throwIfAborted();
-        failures += 1;
         fail('failing', `deletes cannot be confirmed: ${messageOf(error)}`);
-        await pause(signal);
+        await pause(tries, signal, error instanceof ApiError ? error.retryAfterMs : undefined);
       }
     }
   };
 
   const list = async (signal: AbortSignal): Promise<void> => {
     const names = new Set<string>();
-    const fresh: RawObject[] = [];
-    const { resourceVersion } = await listAll(
-      api,
-      resource,
-      pageSize,
-      object => {
-        names.add(object.metadata.name);
-        fresh.push(object);
-      },
-      signal,
-    );
+    const fresh: Prepared[] = [];
+    const hold = (object: RawObject): void => {
+      names.add(object.metadata.name);
+      fresh.push(store.prepare(object));
+    };
+    const { resourceVersion } = await listAll(api, resource, pageSize, hold, signal);
     const missing = store.missingFrom(names);
     const real = missing.length === 0 || (await areReal(signal));
     for (const object of fresh) emit(store.put(object));
     if (!real) throw new Relist('the kind is being removed', false);
     for (const name of missing) emit(store.remove(name));
     version = resourceVersion;
-    setHealth({ listed: true });
+    well(true);
   };
 
   /** The events that came together, in their order; deletes among them are confirmed once. */
@@ -150,7 +145,7 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
         confirmed ||= await areReal(signal);
         if (!confirmed) throw new Relist('the kind is being removed', false);
         emit(store.remove(object.metadata.name));
-      } else if (type !== 'BOOKMARK') emit(store.put(object));
+      } else if (type !== 'BOOKMARK') emit(store.put(store.prepare(object)));
       const seen = object.metadata.resourceVersion;
       if (typeof seen === 'string' && seen !== '') version = seen;
     }
@@ -164,37 +159,32 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
       allowWatchBookmarks: 'true',
       timeoutSeconds: String(seconds),
     });
-    const opened = clock.now();
-    let broughtSome = false;
-    for await (const batch of api.watch(`${resource.path}${query}`, { silenceMs }, signal)) {
-      well();
-      await take(batch, signal);
-      well();
-      if (batch.length > 0) {
-        broughtSome = true;
-        failures = 0;
+    let openedAt: number | undefined;
+    const lasted = (): boolean => openedAt !== undefined && clock.now() - openedAt >= SHORT_LIFE_MS;
+    try {
+      for await (const batch of api.watch(`${resource.path}${query}`, { silenceMs }, signal)) {
+        openedAt ??= clock.now();
+        await take(batch, signal);
+        well();
       }
+    } finally {
+      if (lasted()) failures = 0;
     }
-    if (broughtSome || clock.now() - opened >= SHORT_LIFE_MS) failures = 0;
-    else {
-      failures += 1;
-      await pause(signal);
-    }
+    if (lasted()) return;
+    failures += 1;
+    await pause(failures, signal);
   };
 
   /** Says what failed, forgets what cannot be gone on from, and waits. */
   const recover = async (error: unknown, signal: AbortSignal): Promise<void> => {
-    const status = error instanceof ApiError ? error.status : undefined;
-    if (error instanceof Relist || status === 410) version = undefined;
-    const tooOld = error instanceof Relist ? error.tooOld : status === 410;
+    const refused = error instanceof ApiError ? error : undefined;
+    const tooOld = error instanceof Relist ? error.tooOld : refused?.status === 410;
+    if (error instanceof Relist || tooOld || refused?.status === 404) version = undefined;
     failures += 1;
     // Once; a server that finds every version too old must not be asked for whole lists without a pause.
     if (tooOld && failures === 1) return;
-    if (status === 404) {
-      version = undefined;
-      fail('gone', messageOf(error));
-    } else if (!(error instanceof Relist) && !tooOld) fail('failing', messageOf(error));
-    await pause(signal, error instanceof ApiError ? error.retryAfterMs : undefined);
+    if (!(error instanceof Relist)) fail(refused?.status === 404 ? 'gone' : 'failing', messageOf(error));
+    await pause(failures, signal, refused?.retryAfterMs);
   };
 
   return {
@@ -209,7 +199,10 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
           else await watch(version, signal);
         } catch (error) {
           if (signal.aborted) return;
-          await recover(error, signal).catch(() => {});
+          // It rejects on an abort; and where a callback of ours throws, which must not make a storm.
+          await recover(error, signal)
+            .catch(() => pause(failures, signal))
+            .catch(() => {});
         }
       }
     },

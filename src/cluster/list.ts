@@ -35,8 +35,10 @@ export async function listAll(
       metadata?: { resourceVersion?: unknown; continue?: unknown };
     } | null;
     const { items, metadata } = body ?? {};
-    if (!Array.isArray(items)) throw garbage(resource.path, 'is no list');
-    for (const item of items as readonly unknown[]) onObject(namedObject(resource.path, item));
+    // Go's empty list may be null; without metadata it is none.
+    const found = items === null && metadata !== undefined ? [] : items;
+    if (!Array.isArray(found)) throw garbage(resource.path, 'is no list');
+    for (const item of found as readonly unknown[]) onObject(namedObject(resource.path, item));
     token = typeof metadata?.continue === 'string' ? metadata.continue : '';
     if (token !== '') continue;
     const resourceVersion = metadata?.resourceVersion;

@@ -10,25 +10,29 @@ export interface Change {
 
 export interface ObjectStore {
   objects(): ReadonlyMap<string, RawObject>;
-  /** Takes an object as the API gave it. No change where what is kept of it is the same: then it is the same object. */
-  put(raw: RawObject): readonly Change[];
+  /** What would be kept of an object that the API gave: so much of a long list is held until the list is whole. */
+  prepare(raw: RawObject): Prepared;
+  /** No change where what is kept is the same: then it is the same object. */
+  put(prepared: Prepared): readonly Change[];
   remove(name: string): readonly Change[];
   /** The names that are kept and are not among these. */
   missingFrom(names: ReadonlySet<string>): readonly string[];
 }
 
-interface Kept {
-  readonly object: RawObject;
+export interface Prepared {
+  readonly name: string;
   readonly uid: unknown;
   readonly version: unknown;
+  readonly object: RawObject;
 }
 
+/** `project` says what is kept of an object. */
 export function createObjectStore(project: (object: RawObject) => RawObject): ObjectStore {
-  const kept = new Map<string, Kept>();
+  const kept = new Map<string, Prepared>();
   const objects = new Map<string, RawObject>();
-  const set = (name: string, entry: Kept): void => {
-    kept.set(name, entry);
-    objects.set(name, entry.object);
+  const set = (entry: Prepared): void => {
+    kept.set(entry.name, entry);
+    objects.set(entry.name, entry.object);
   };
   const remove = (name: string): readonly Change[] => {
     const object = objects.get(name);
@@ -38,28 +42,29 @@ export function createObjectStore(project: (object: RawObject) => RawObject): Ob
   };
   return {
     objects: () => objects,
-    remove: name => remove(name),
+    remove,
     missingFrom: names => [...objects.keys()].filter(name => !names.has(name)),
-    put(raw) {
+    prepare(raw) {
       const { name, uid, resourceVersion: version } = raw.metadata;
       const old = kept.get(name);
-      if (old !== undefined && old.uid === uid && old.version === version) return [];
-      const object = project(raw);
+      if (old !== undefined && old.uid === uid && old.version === version) return old;
+      return { name, uid, version, object: project(raw) };
+    },
+    put(prepared) {
+      const { name, object } = prepared;
+      const old = kept.get(name);
+      if (old === prepared) return [];
       // Another object under a name that was free for a moment.
-      if (old !== undefined && old.uid !== uid) {
-        const gone = remove(name);
-        set(name, { object, uid, version });
+      const gone = old === undefined || old.uid === prepared.uid ? [] : remove(name);
+      if (old === undefined || gone.length > 0) {
+        set(prepared);
         return [...gone, { type: 'ADDED', object }];
       }
-      if (old === undefined) {
-        set(name, { object, uid, version });
-        return [{ type: 'ADDED', object }];
-      }
       if (isDeepStrictEqual(withoutVersion(old.object), withoutVersion(object))) {
-        set(name, { object: old.object, uid, version });
+        set({ ...prepared, object: old.object });
         return [];
       }
-      set(name, { object, uid, version });
+      set(prepared);
       return [{ type: 'MODIFIED', object }];
     },
   };
