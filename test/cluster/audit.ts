@@ -3,6 +3,8 @@ import { readFile } from 'node:fs/promises';
 
 export interface AuditEntry {
   readonly user: string;
+  /** Id of the token: JTI=… */
+  readonly credential: string;
   readonly verb: string;
   readonly group: string;
   readonly resource: string;
@@ -25,7 +27,7 @@ interface RawEntry {
   readonly auditID: string;
   readonly stage: string;
   readonly verb: string;
-  readonly user: { readonly username: string };
+  readonly user: { readonly username: string; readonly extra?: Readonly<Record<string, readonly string[]>> };
   readonly objectRef?: {
     readonly apiGroup?: string;
     readonly resource?: string;
@@ -46,6 +48,7 @@ export async function readAudit(path: string): Promise<readonly AuditEntry[]> {
     ) as RawEntry;
     entries.set(auditID, {
       user: user.username,
+      credential: user.extra?.['authentication.kubernetes.io/credential-id']?.[0] ?? '',
       verb,
       group: objectRef?.apiGroup ?? '',
       resource: objectRef?.resource ?? '',

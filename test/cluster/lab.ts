@@ -55,6 +55,8 @@ export interface LabNode {
 }
 
 export interface LabOperator extends Program {
+  /** Of its token, as the audit log names it. */
+  readonly credential: string;
   readonly relay: Relay;
   readonly account: string;
 }
@@ -119,7 +121,7 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
         closers.push(() => program.end('SIGKILL'));
         operators.push(program);
         if (!waits) await program.logged('leads now', 60_000);
-        return { ...program, relay, account };
+        return { ...program, relay, account, credential: credentialOf(token) };
       },
     };
   } catch (error) {
@@ -127,6 +129,13 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
     throw error;
   }
 }
+
+const credentialOf = (token: string): string => {
+  const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as {
+    jti: string;
+  };
+  return `JTI=${claims.jti}`;
+};
 
 interface Surroundings {
   readonly cluster: Cluster;
