@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { Command, Option } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
 import {
@@ -15,6 +15,7 @@ import {
 
 interface Options extends PodOptions, PlanFlags, ServiceOptions {
   readonly namespace: string;
+  readonly leaseSeconds: number;
   readonly calicoApiGroup: 'auto' | 'crd.projectcalico.org/v1' | 'projectcalico.org/v3';
 }
 
@@ -27,6 +28,15 @@ export const operatorCommand = (io: Io, exit: (code: ExitCode) => void): Command
       new Option('--namespace <name>', 'namespace of the Lease by which one of several replicas leads')
         .env('NATOUTGOING_NAMESPACE')
         .default('natoutgoing'),
+    )
+    .addOption(
+      new Option(
+        '--lease-seconds <n>',
+        'after so many seconds without a word of the leader another replica takes over (3 to 600)',
+      )
+        .argParser(parseSeconds)
+        .env('NATOUTGOING_LEASE_SECONDS')
+        .default(15),
     )
     .addOption(
       new Option(
@@ -60,6 +70,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
           {
             endpoint: await endpointOf(options, io),
             namespace: options.namespace,
+            leaseMs: options.leaseSeconds * 1000,
             // Two processes of one host name would take each other's Lease for their own.
             identity: `${hostname()}-${randomBytes(4).toString('hex')}`,
             planOptions: planOptions(options),
@@ -75,3 +86,9 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
       }
       exit(EXIT.ok);
     });
+
+function parseSeconds(text: string): number {
+  const seconds = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (seconds >= 3 && seconds <= 600) return seconds;
+  throw new InvalidArgumentError('A whole number from 3 to 600 is expected.');
+}

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/errors.ts';
 import type { KernelLog } from '../kernel/log.ts';
 import { type Api, ApiError, type RawObject, type Resource } from './api.ts';
-import { retryMs } from './backoff.ts';
+import { type BackoffLimits, DEFAULT_BACKOFF, retryMs } from './backoff.ts';
 import type { ConfirmDeletes } from './crd-deletes.ts';
 import { listAll, namedObject, queryOf } from './list.ts';
 import { type Change, createObjectStore, type Prepared } from './object-store.ts';
@@ -27,6 +27,7 @@ export interface ListWatchParts {
   /** Asked when objects are seen to be deleted; without it they always are. */
   readonly confirmDeletes?: ConfirmDeletes;
   readonly pageSize?: number;
+  readonly backoff?: BackoffLimits;
   /** API servers send a bookmark about once a minute. */
   readonly silenceMs?: number;
 }
@@ -73,7 +74,7 @@ class Relist extends Error {
 
 export function createListWatch(parts: ListWatchParts): ListWatch {
   const { api, resource, clock, wallClock, random, log } = parts;
-  const { pageSize = PAGE_SIZE, silenceMs = SILENCE_MS } = parts;
+  const { pageSize = PAGE_SIZE, silenceMs = SILENCE_MS, backoff = DEFAULT_BACKOFF } = parts;
   const store = createObjectStore(parts.project ?? (object => object));
   let health: Health = { listed: false };
   let version: string | undefined;
@@ -100,7 +101,7 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
   };
   const emit = (changes: readonly Change[]): void => changes.forEach(change => parts.onChange(change));
   const pause = (after: number, signal: AbortSignal, retryAfterMs?: number): Promise<void> =>
-    clock.sleep(retryMs(after, random(), retryAfterMs), signal);
+    clock.sleep(retryMs(after, random(), retryAfterMs, backoff), signal);
 
   /** Whether deletes are real; asks until there is an answer. */
   const areReal = async (signal: AbortSignal): Promise<boolean> => {

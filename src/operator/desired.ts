@@ -2,16 +2,16 @@
 import { isObject, own } from '../api/fields.ts';
 import type { RawObject } from '../cluster/api.ts';
 import { masqNodeSpec, type MasqPlanSpec, planObjects } from '../planner/plan-objects.ts';
-import type { Plan } from '../planner/plan.ts';
+import type { NodeValues, Plan } from '../planner/plan.ts';
 import type { ClusterPlan } from '../planner/plan-cluster.ts';
-import { digestOf, OWN_GROUP, OWN_VERSION, ownersOf } from './sources.ts';
+import { digestOf, OWN_GROUP, OWN_VERSION, ownersOf, PLAN_LABEL, planDigest } from './sources.ts';
 
 export const API_VERSION = `${OWN_GROUP}/${OWN_VERSION}`;
-/** All parts of a plan carry it, with the plan's name: an applier watches by it. */
-export const PLAN_LABEL = `${OWN_GROUP}/plan`;
 
 export interface DesiredObject {
   readonly name: string;
+  /** The plan that it is a part of, or that the node is pointed at. */
+  readonly plan: string;
   /** Of what is compared with the object that is there; sources.ts takes the same of that one. */
   readonly digest: string;
   /** For server-side apply. */
@@ -59,7 +59,7 @@ export function desiredObjects(
     for (const node of members) {
       const owner = nodes.get(node);
       if (owner !== undefined)
-        masqNodes.push(masqNodeObject(node, masqNodeSpec(name, values.get(node) ?? new Map()), owner));
+        masqNodes.push(masqNodeObject(node, name, values.get(node) ?? new Map(), owner));
     }
   }
   return {
@@ -90,16 +90,13 @@ export const partName = (plan: string, part: number): string => (part === 0 ? pl
 
 function planObject(plan: string, spec: MasqPlanSpec): DesiredObject {
   const name = partName(plan, spec.part);
-  const body = {
-    apiVersion: API_VERSION,
-    kind: 'MasqPlan',
-    metadata: { name, labels: { [PLAN_LABEL]: plan } },
-    spec,
-  };
-  return { name, digest: digestOf(spec), body };
+  const labels = { [PLAN_LABEL]: plan };
+  const body = { apiVersion: API_VERSION, kind: 'MasqPlan', metadata: { name, labels }, spec };
+  return { name, plan, digest: planDigest(spec, labels), body };
 }
 
-function masqNodeObject(name: string, spec: object, node: RawObject): DesiredObject {
+function masqNodeObject(name: string, plan: string, values: NodeValues, node: RawObject): DesiredObject {
+  const spec = masqNodeSpec(plan, values);
   const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid: node.metadata.uid }];
   const body = {
     apiVersion: API_VERSION,
@@ -107,7 +104,7 @@ function masqNodeObject(name: string, spec: object, node: RawObject): DesiredObj
     metadata: { name, ownerReferences },
     spec,
   };
-  return { name, digest: digestOf({ spec, owners: ownersOf(ownerReferences) }), body };
+  return { name, plan, digest: digestOf({ spec, owners: ownersOf(ownerReferences) }), body };
 }
 
 /** Whether two plans are made of the same objects, which the planner sees to where nothing changed. */

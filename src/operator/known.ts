@@ -11,15 +11,26 @@ export interface Known {
   deleted(name: string, uid: string): void;
   /** Something is not as it was believed to be: only what the watch shows counts. */
   forget(name: string): void;
+  /** Milliseconds until the first of what was written and not shown is believed no more; undefined: all was shown. */
+  doubtMs(): number | undefined;
 }
 
-type Entry = { readonly object: RawObject } | { readonly deletedUid: string };
+type Entry = { readonly until: number } & ({ readonly object: RawObject } | { readonly deletedUid: string });
 
-export function createKnown(): Known {
+/**
+ * How long a write is believed without being shown. The watch may never show it: what was made and deleted by another
+ * between two runs was shown, but leaves no trace that is looked at.
+ */
+const BELIEVED_MS = 10_000;
+
+/** `now` gives milliseconds that never run backwards. */
+export function createKnown(now: () => number): Known {
   const entries = new Map<string, Entry>();
   return {
     over(watched) {
-      for (const [name, entry] of entries) if (isShown(entry, watched.get(name))) entries.delete(name);
+      for (const [name, entry] of entries) {
+        if (entry.until <= now() || isShown(entry, watched.get(name))) entries.delete(name);
+      }
       if (entries.size === 0) return watched;
       const merged = new Map(watched);
       for (const [name, entry] of entries) {
@@ -28,9 +39,14 @@ export function createKnown(): Known {
       }
       return merged;
     },
-    wrote: (name, object) => void entries.set(name, { object }),
-    deleted: (name, uid) => void entries.set(name, { deletedUid: uid }),
+    wrote: (name, object) => void entries.set(name, { object, until: now() + BELIEVED_MS }),
+    deleted: (name, uid) => void entries.set(name, { deletedUid: uid, until: now() + BELIEVED_MS }),
     forget: name => void entries.delete(name),
+    doubtMs() {
+      if (entries.size === 0) return undefined;
+      const first = Math.min(...[...entries.values()].map(({ until }) => until));
+      return Math.max(first - now(), 0);
+    },
   };
 }
 

@@ -26,10 +26,15 @@ export function createLoop({ clock, minIntervalMs, work }: LoopParts): Loop {
   let ring = (): void => {};
 
   const rest = async (ms: number, signal: AbortSignal): Promise<void> => {
+    if (woken) return;
+    // By hand: AbortSignal.any would leave something behind at a signal that lives as long as the process.
     const waking = new AbortController();
-    ring = () => waking.abort();
-    if (!woken) await clock.sleep(ms, AbortSignal.any([signal, waking.signal])).catch(() => {});
+    const stop = (): void => waking.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    ring = stop;
+    await clock.sleep(ms, waking.signal).catch(() => {});
     ring = () => {};
+    signal.removeEventListener('abort', stop);
   };
 
   return {

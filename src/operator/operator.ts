@@ -86,6 +86,7 @@ export class MasqOperator extends dotI.default {
       random,
       log: log.child({ watch: `${source.plural}.${source.group || 'core'}` }),
       project: source.project,
+      backoff: BACKOFF,
       onChange: ({ type, object }) => void onEvent(eventOf(source, type, object)),
       onHealth: onChange,
       ...(source.isCrd ? { confirmDeletes: crdDeletes(api, source) } : {}),
@@ -95,6 +96,9 @@ export class MasqOperator extends dotI.default {
     return Promise.resolve();
   }
 }
+
+/** One operator asks for a dozen kinds: it may come back sooner than thousands of nodes. */
+const BACKOFF = { firstMs: 250, longestMs: 8_000 };
 
 const NOT_YET: Health = { listed: false };
 

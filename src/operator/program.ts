@@ -24,6 +24,8 @@ export interface OperatorOptions {
   readonly endpoint: Endpoint;
   /** Of the Lease. */
   readonly namespace: string;
+  /** Milliseconds without a word of the leader after which another one takes over. */
+  readonly leaseMs: number;
   /** Of this process; told in the Lease. */
   readonly identity: string;
   readonly planOptions: PlanOptions;
@@ -118,6 +120,12 @@ export async function runOperator(options: OperatorOptions, signal: AbortSignal)
         namespace: options.namespace,
         name: LEASE_NAME,
         identity: options.identity,
+        // As Kubernetes' own controllers have it: 15, 10 and 2 seconds.
+        times: {
+          lease: options.leaseMs,
+          renew: (options.leaseMs * 2) / 3,
+          retry: (options.leaseMs * 2) / 15,
+        },
         clock: systemClock,
         wallClock: () => new Date(),
         log,

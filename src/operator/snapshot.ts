@@ -1,6 +1,8 @@
 // Raw objects → the snapshot that the planner reads, and what was refused. Pure but for its memory: an object that is
-// the same object as last time is not validated again, and a list of which nothing changed is the same list, so that
-// the planner can go by identity.
+// the same object as last time is not validated again, what reads as it did last time is the same value (a policy whose
+// status was written, a node with another heartbeat), and a list of which nothing changed is the same list, so that the
+// planner can go by identity.
+import { isDeepStrictEqual } from 'node:util';
 import type { Fault, Snapshot, Validated } from '../api/model.ts';
 import { readIpPool, readNetworkSet } from '../api/validate-calico.ts';
 import { readFelixConfiguration } from '../api/validate-felix.ts';
@@ -76,18 +78,28 @@ function listReader<K extends keyof Snapshot>(list: K): (raw: RawObjects) => Rea
   const known = new WeakMap<RawObject, Validated<Item>>();
   const read: (object: unknown) => Validated<Item> = READERS[list];
   let last: ReadList<Item> = { values: [], refused: [] };
+  let lastValues: ReadonlyMap<string, Item> = new Map();
+  const valueOf = (name: string, value: Item): Item => {
+    const before = lastValues.get(name);
+    return before !== undefined && isDeepStrictEqual(before, value) ? before : value;
+  };
   return raw => {
     const values: Item[] = [];
     const refused: Refused[] = [];
     for (const name of [...raw.keys()].sort()) {
       const object = raw.get(name) as RawObject;
-      const validated = known.get(object) ?? read(object);
-      known.set(object, validated);
+      let validated = known.get(object);
+      if (validated === undefined) {
+        validated = read(object);
+        if (validated.ok) validated = { ...validated, value: valueOf(name, validated.value) };
+        known.set(object, validated);
+      }
       if (validated.ok) values.push(validated.value);
       else refused.push({ list, object, faults: validated.faults });
     }
     const same = values.length === last.values.length && values.every((value, i) => value === last.values[i]);
     last = { values: same ? last.values : values, refused };
+    lastValues = new Map(values.map(value => [value.name, value]));
     return last;
   };
 }

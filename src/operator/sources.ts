@@ -34,6 +34,8 @@ export interface Source {
 
 export const OWN_GROUP = 'natoutgoing.io';
 export const OWN_VERSION = 'v1alpha1';
+/** All parts of a plan carry it, with the plan's name: an applier watches by it. */
+export const PLAN_LABEL = `${OWN_GROUP}/plan`;
 
 export const CALICO_VERSIONS: {
   readonly [G in CalicoGroup]: { readonly group: string; readonly version: string };
@@ -132,9 +134,15 @@ const migration = (object: RawObject): RawObject => ({
 
 const masqPlan = (object: RawObject): RawObject => ({
   metadata: { name: object.metadata.name, uid: object.metadata.uid, lock: lockOf(object) },
-  digest: digestOf(own(object, 'spec')),
+  digest: planDigest(own(object, 'spec'), labelsOf(object)),
   plan: planOf(object),
 });
+
+const labelsOf = ({ metadata }: RawObject): unknown => own(metadata, 'labels');
+
+/** What is compared of a part of a plan: the label too, without which no applier sees it. */
+export const planDigest = (spec: unknown, labels: unknown): string =>
+  digestOf({ spec, plan: isObject(labels) ? own(labels, PLAN_LABEL) : undefined });
 
 /** The same for the same JSON, whatever the order of keys: an API server hands them out sorted. */
 export const digestOf = (value: unknown): string =>

@@ -2,8 +2,8 @@
 import type { RawObject } from '../cluster/api.ts';
 import type { Outcome } from '../cluster/apply.ts';
 import { messageOf } from '../kernel/errors.ts';
-import type { KernelLog } from '../kernel/log.ts';
 import type { Known } from './known.ts';
+import type { Retries } from './retries.ts';
 import type { Stages, Write } from './writes.ts';
 
 /** How a write reaches the API; cluster/apply.ts behind the fence of leadership. */
@@ -19,7 +19,7 @@ export interface WriterParts {
     readonly masqplans: (o: RawObject) => RawObject;
     readonly masqnodes: (o: RawObject) => RawObject;
   };
-  readonly log: KernelLog;
+  readonly retries: Retries;
   /** Called for each write that was answered. */
   readonly onWrite: (write: Write, result: Outcome['result'] | 'failed') => void;
 }
@@ -36,6 +36,15 @@ export interface WriteReport {
 
 /** Writes in flight at once. The rate is limited elsewhere. */
 const SIDE_BY_SIDE = 8;
+/** After so many writes without an answer the server is not asked for more in this run. */
+const MOST_UNANSWERED = 8;
+
+interface Tally {
+  written: number;
+  conflicts: number;
+  unanswered: number;
+  readonly failures: string[];
+}
 
 /** Does the stages in order; `isStale` is asked between writes of nodes, of which there may be thousands. */
 export async function carryOut(
@@ -44,60 +53,82 @@ export async function carryOut(
   isStale: () => boolean,
   signal: AbortSignal,
 ): Promise<WriteReport> {
-  const tally = { written: 0, conflicts: 0, failures: [] as string[] };
-  const one = async (write: Write): Promise<boolean> => {
-    signal.throwIfAborted();
-    try {
-      const outcome = await parts.send(write, signal);
-      parts.onWrite(write, outcome.result);
-      return note(write, outcome, parts, tally);
-    } catch (error) {
-      signal.throwIfAborted();
-      parts.onWrite(write, 'failed');
-      tally.failures.push(`${nameOf(write)} could not be written: ${messageOf(error)}`);
-      return false;
-    }
-  };
+  const tally: Tally = { written: 0, conflicts: 0, unanswered: 0, failures: [] };
+  const all = [...stages.plans.flat(), ...stages.nodes, ...stages.removals];
+  parts.retries.keep(new Set(all.map(nameOf)));
+  const one = (write: Write): Promise<boolean> => send(write, parts, tally, signal);
+  const isOver = (): boolean => tally.unanswered >= MOST_UNANSWERED;
   // Parts of one plan in order; a plan of which one part fails is left, its first part says nothing new yet.
+  const failed = new Set<string>();
   await inParallel(stages.plans, async plan => {
-    for (const write of plan) if (!(await one(write))) return;
+    for (const write of plan) {
+      if (!isOver() && (await one(write))) continue;
+      failed.add(planOf(write));
+      return;
+    }
   });
-  const plansFailed = tally.failures.length + tally.conflicts > 0;
-  let interrupted = plansFailed;
-  // A node must not be pointed at a plan that is not there.
-  if (!plansFailed) {
-    await inParallel(stages.nodes, async write => {
-      interrupted ||= isStale();
-      if (!interrupted) await one(write);
-    });
-    interrupted ||= isStale();
+  let interrupted = isOver();
+  // A node must not be pointed at a plan that is not there; those of other plans need not wait for it.
+  await inParallel(stages.nodes, async write => {
+    interrupted ||= isStale() || isOver();
+    if (!interrupted && !failed.has(planOf(write))) await one(write);
+  });
+  interrupted ||= isStale();
+  // What is in use was asked before the first write, so whatever failed meanwhile is spared. A conflict says that it
+  // may not be so any more.
+  if (!interrupted && tally.conflicts === 0) {
+    const removals = stages.removals.filter(write => !failed.has(planOf(write)));
+    await inParallel(removals, async write => void (isOver() || (await one(write))));
   }
-  const nodesFailed = tally.failures.length + tally.conflicts > 0;
-  if (!interrupted && !nodesFailed) await inParallel(stages.removals, async write => void (await one(write)));
-  return { ...tally, interrupted };
+  const { written, conflicts, failures } = tally;
+  return { written, conflicts, failures, interrupted };
 }
+
+const planOf = (write: Write): string => (write.verb === 'apply' ? write.object.plan : write.plan);
 
 const nameOf = (write: Write): string =>
   `${write.plural}/${write.verb === 'apply' ? write.object.name : write.name}`;
 
-function note(
-  write: Write,
-  outcome: Outcome,
-  { known, project }: WriterParts,
-  tally: { written: number; conflicts: number; failures: string[] },
-): boolean {
+const contentOf = (write: Write): string => (write.verb === 'apply' ? write.object.digest : write.uid);
+
+/** Sends one write, unless the same failed a moment ago. Whether it was taken. */
+async function send(write: Write, parts: WriterParts, tally: Tally, signal: AbortSignal): Promise<boolean> {
+  signal.throwIfAborted();
+  const [name, content] = [nameOf(write), contentOf(write)];
+  const held = parts.retries.held(name, content);
+  if (held !== undefined) {
+    tally.failures.push(held);
+    return false;
+  }
+  const fail = (why: string): false => {
+    parts.retries.failed(name, content, why);
+    tally.failures.push(why);
+    return false;
+  };
+  try {
+    const outcome = await parts.send(write, signal);
+    parts.onWrite(write, outcome.result);
+    if (outcome.result === 'refused') return fail(`${name} was refused: ${outcome.message}`);
+    parts.retries.done(name);
+    return note(write, outcome, parts, tally);
+  } catch (error) {
+    signal.throwIfAborted();
+    parts.onWrite(write, 'failed');
+    tally.unanswered += 1;
+    return fail(`${name} could not be written: ${messageOf(error)}`);
+  }
+}
+
+function note(write: Write, outcome: Outcome, { known, project }: WriterParts, tally: Tally): boolean {
   const mine = known[write.plural];
-  if (outcome.result === 'conflict') {
+  if (write.verb === 'delete' && outcome.result !== 'conflict') mine.deleted(write.name, write.uid);
+  else if (write.verb === 'apply' && outcome.result === 'done') {
+    mine.wrote(write.object.name, project[write.plural](outcome.object));
+  } else {
     tally.conflicts += 1;
     mine.forget(write.verb === 'apply' ? write.object.name : write.name);
     return false;
   }
-  if (outcome.result === 'refused') {
-    tally.failures.push(`${nameOf(write)} was refused: ${outcome.message}`);
-    return false;
-  }
-  if (write.verb === 'delete') mine.deleted(write.name, write.uid);
-  else if (outcome.result === 'done') mine.wrote(write.object.name, project[write.plural](outcome.object));
   tally.written += 1;
   return true;
 }

@@ -20,6 +20,8 @@ export type Write =
       readonly verb: 'delete';
       readonly plural: 'masqplans' | 'masqnodes';
       readonly name: string;
+      /** The plan of which it is a part; empty for a node. */
+      readonly plan: string;
       readonly uid: string;
     };
 
@@ -71,10 +73,11 @@ function removals(desired: Desired, actual: Actual): readonly Write[] {
   });
   const remove =
     (plural: 'masqplans' | 'masqnodes') =>
-    ({ metadata }: RawObject): Write => ({
+    ({ metadata, plan }: RawObject): Write => ({
       verb: 'delete',
       plural,
       name: metadata.name,
+      plan: plural === 'masqplans' ? textOf(plan) : '',
       uid: textOf(metadata.uid),
     });
   return [...nodes.map(remove('masqnodes')), ...plans.map(remove('masqplans'))];
