@@ -1,16 +1,15 @@
 // A real etcd and kube-apiserver of one test file's own: temporary folder, loopback, CA and RBAC of its own. Starting
 // takes a few seconds, so every file starts one: what is installed in a cluster cannot leak from file to file.
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemExec } from '../../src/kernel/exec.ts';
 import { makeServerKeys, type ServerKeys } from './certificates.ts';
 import { type ApiClient, createClient } from './client.ts';
 import { component } from './components.ts';
 import { type ServerProcess, startServer } from './server-process.ts';
+import { openTemporaryFolder } from './temporary-folder.ts';
 import { waitFor } from './wait.ts';
 
 export interface ApiServerOptions {
@@ -33,7 +32,7 @@ export interface ApiServer {
   readonly ca: string;
   /** Bearer token of a member of system:masters. */
   readonly token: string;
-  /** Path of a kubeconfig with that token. */
+  /** Path of a kubeconfig with that token and the present CA. */
   readonly kubeconfig: string;
   /** Path of the private key that signs the tokens of ServiceAccounts. */
   readonly serviceAccountKey: string;
@@ -79,8 +78,8 @@ export async function startApiServer(options: ApiServerOptions, signal: AbortSig
     for (const closer of closers.splice(0).toReversed()) await closer();
   };
   try {
-    const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-api-'));
-    closers.push(removerOf(folder));
+    const { path: folder, remove } = await openTemporaryFolder('natoutgoing-api-');
+    closers.push(remove);
     const address = options.address ?? '127.0.0.1';
     let keys = await makeServerKeys(folder, [address], systemExec, signal);
     const token = randomBytes(24).toString('hex');
@@ -110,7 +109,9 @@ export async function startApiServer(options: ApiServerOptions, signal: AbortSig
       return client;
     };
     const kubeconfig = join(folder, 'kubeconfig');
-    await writeFile(kubeconfig, kubeconfigText(url, keys.ca, token), { mode: 0o600 });
+    const writeKubeconfig = (): Promise<void> =>
+      writeFile(kubeconfig, kubeconfigText(url, keys.ca, token), { mode: 0o600 });
+    await writeKubeconfig();
     let client = clientWith(token);
     return {
       url,
@@ -134,6 +135,7 @@ export async function startApiServer(options: ApiServerOptions, signal: AbortSig
         if (again.newCa === true) {
           const newer = await mkdtemp(join(folder, 'keys-'));
           keys = { ...(await makeServerKeys(newer, [address], systemExec, signal)), serviceAccountKey };
+          await writeKubeconfig();
         }
         server = await run(port, again.flags ?? options.flags ?? []);
         client = clientWith(token);
@@ -147,30 +149,6 @@ export async function startApiServer(options: ApiServerOptions, signal: AbortSig
 
 const urlOf = (address: string, port: number): string =>
   `https://${address.includes(':') ? `[${address}]` : address}:${port}`;
-
-/**
- * A process that waits for its stdin to end, which it does when the closer is called or this process dies, and then
- * removes the folder: 130 MB for each test that somebody interrupts would otherwise stay. In a session of its own, so
- * that Ctrl-C does not reach it.
- */
-function removerOf(folder: string): () => Promise<void> {
-  // The servers may still write for a moment when the kernel is about to kill them: hence the second try.
-  const script = 'cat >/dev/null; rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }';
-  const child = spawn('sh', ['-c', script, 'sh', folder], {
-    stdio: ['pipe', 'ignore', 'ignore'],
-    detached: true,
-  });
-  const end = new Promise<void>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', code =>
-      code === 0 ? resolve() : reject(new Error(`${folder} was not removed: exit code ${code}`)),
-    );
-  });
-  return () => {
-    child.stdin.end();
-    return end;
-  };
-}
 
 const start = (path: string, folder: string, args: readonly string[]): Promise<ServerProcess> =>
   startServer({

@@ -1,6 +1,5 @@
 // A cluster for tests: API server with audit log, our CRDs, Calico's in the groups that are asked for, and our roles.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { systemExec } from '../../src/kernel/exec.ts';
@@ -9,6 +8,8 @@ import { AUDIT_POLICY, type AuditEntry, readAudit } from './audit.ts';
 import { component } from './components.ts';
 import { create, type Crd, installCrds, type KubeObject, readObjects, refusalOf } from './objects.ts';
 import { startServer } from './server-process.ts';
+import { openTemporaryFolder } from './temporary-folder.ts';
+import { MIN_TOKEN_S, requestToken, shortened } from './tokens.ts';
 
 export type CalicoGroupName = 'v1' | 'v3';
 const GROUP_NAMES = { v1: 'crd.projectcalico.org', v3: 'projectcalico.org' } as const;
@@ -35,7 +36,10 @@ export interface Cluster {
   /** Undefined when there is none. */
   get(kind: Kind, name: string): Promise<KubeObject | undefined>;
   list(kind: Kind): Promise<readonly KubeObject[]>;
-  /** A token of a ServiceAccount of namespace natoutgoing, bound to the node where one is named. */
+  /**
+   * A token of a ServiceAccount of namespace natoutgoing, bound to the node where one is named. One that was used may
+   * be taken for ten seconds more than it is valid.
+   */
   token(account: string, options?: { readonly node?: string; readonly seconds?: number }): Promise<string>;
   installCalico(group: CalicoGroupName): Promise<void>;
   audit(): Promise<readonly AuditEntry[]>;
@@ -61,8 +65,8 @@ export type Kind = keyof typeof PATHS;
 
 /** Starts it; close() ends everything, and so does the end of this process. */
 export async function startCluster(options: ClusterOptions, signal: AbortSignal): Promise<Cluster> {
-  const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-cluster-'));
-  const closers: (() => Promise<void>)[] = [() => rm(folder, { recursive: true, force: true })];
+  const { path: folder, remove } = await openTemporaryFolder('natoutgoing-cluster-');
+  const closers: (() => Promise<void>)[] = [remove];
   const close = async (): Promise<void> => {
     for (const closer of closers.splice(0).toReversed()) await closer();
   };
@@ -145,23 +149,13 @@ function clusterOf(server: ApiServer, log: string, signal: AbortSignal, close: (
       return (body as unknown as { items: readonly KubeObject[] }).items;
     },
     async token(account, { node, seconds = 3600 } = {}) {
+      const of = { namespace: 'natoutgoing', name: account };
       const bound =
         node === undefined ? undefined : (await demand('GET', `${PATHS.Node}/${node}`, [200])).body;
-      const boundObjectRef =
-        bound === undefined
-          ? {}
-          : {
-              boundObjectRef: {
-                apiVersion: 'v1',
-                kind: 'Node',
-                name: node,
-                uid: (bound.metadata as { uid?: string }).uid,
-              },
-            };
-      const spec = { expirationSeconds: seconds, ...boundObjectRef };
-      const path = `/api/v1/namespaces/natoutgoing/serviceaccounts/${account}/token`;
-      const { body } = await demand('POST', path, [201], { spec });
-      return (body as unknown as { status: { token: string } }).status.token;
+      const { uid = '' } = (bound?.metadata ?? {}) as { uid?: string };
+      const boundTo = node === undefined ? {} : { boundTo: { kind: 'Node', name: node, uid } as const };
+      const long = await requestToken(server, of, { ...boundTo, seconds: Math.max(seconds, MIN_TOKEN_S) });
+      return seconds < MIN_TOKEN_S ? shortened(server, long, seconds) : long;
     },
     async installCalico(group) {
       const crds = (await readObjects('test/fixtures/calico')).filter(
@@ -214,7 +208,7 @@ async function startControllers(
 ): Promise<() => Promise<void>> {
   const tools = { exec: systemExec, env: process.env, log: (line: string) => console.error(line) };
   const path = await component('kube-controller-manager', tools, signal);
-  const process_ = await startServer({
+  const controllers = await startServer({
     path,
     args: [
       `--kubeconfig=${server.kubeconfig}`,
@@ -227,5 +221,5 @@ async function startControllers(
     logFile: join(folder, 'controllers.log'),
     env: { PATH: process.env['PATH'] ?? '', HOME: folder },
   });
-  return () => process_.kill();
+  return () => controllers.kill();
 }

@@ -1,8 +1,6 @@
 // A cluster with nodes through which real packets go: each node is a network namespace with pods behind it and an
 // outside before it, in which the real applier runs under its own ServiceAccount's token. The operator runs beside.
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Probe, World } from '../../src/demo/model.ts';
 import { openWorld } from '../../src/demo/world.ts';
@@ -12,6 +10,7 @@ import { addressOf } from '../kernel/scene.ts';
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts';
 import { follow, type Program, startProgram, writeAccount } from './program.ts';
 import { openRelay, type Relay } from './relay.ts';
+import { openTemporaryFolder } from './temporary-folder.ts';
 import { waitFor } from './wait.ts';
 
 export interface Lab {
@@ -88,9 +87,9 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
     const operators: Program[] = [];
     const operatorLog = (): string => operators.map(tailOf).join('\n');
     const folderOf = async (): Promise<string> => {
-      const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-lab-'));
-      closers.push(() => rm(folder, { recursive: true, force: true }));
-      return folder;
+      const { path, remove } = await openTemporaryFolder('natoutgoing-lab-');
+      closers.push(remove);
+      return path;
     };
     return {
       cluster,
