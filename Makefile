@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test` set up all that they need by themselves.
-.PHONY: demo test check build tools bench clean
+.PHONY: demo test check build tools bench bench-control-plane clean
 
 # npm keeps its own record of what it installed; installing again is only needed when the lock file is newer.
 node_modules/.package-lock.json: package.json package-lock.json
@@ -30,6 +30,10 @@ test: tools build
 ## Data plane benchmarks: ratios against what users would pick instead, as a table and in .cache/bench.json.
 bench: tools build
 	node dist/bench.js
+
+## Control plane benchmarks on a real API server: latency, memory, and 5,000 simulated nodes.
+bench-control-plane: tools build
+	npx vitest run --config vitest.bench.config.ts
 
 clean:
 	rm -rf dist node_modules .cache coverage

@@ -12,7 +12,7 @@ import {
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { ApiServer } from './api-server.ts';
-import type { ApiClient } from './client.ts';
+import type { ApiClient, ApiResponse } from './client.ts';
 import { type Crd, installCrds } from './objects.ts';
 import { waitFor } from './wait.ts';
 
@@ -70,7 +70,16 @@ export function thingsOf(client: () => ApiClient, plural: string): Things {
       ...(body === undefined ? {} : { body }),
       ...(contentType === undefined ? {} : { contentType }),
     };
-    const answer = await client().request(method, at, options);
+    // A server that was just started asks for patience.
+    const ready = async (): Promise<ApiResponse | undefined> => {
+      const answer = await client().request(method, at, options);
+      return answer.status === 429 ? undefined : answer;
+    };
+    const answer = await waitFor(ready, {
+      what: `an answer to ${method} ${at}`,
+      limitMs: 30_000,
+      intervalMs: 200,
+    });
     if (answer.status >= 300)
       throw new Error(`${method} ${at}: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;

@@ -93,9 +93,9 @@ describe('killed at random', () => {
   };
 
   it(`${KILLS} times: the kernel ends as the objects ask`, { timeout: 600_000 }, async () => {
-    let changing = true;
+    const end = new AbortController();
     const stream = (async () => {
-      while (changing) {
+      while (!end.signal.aborted) {
         await change();
         await sleep(Math.random() * 60);
       }
@@ -110,7 +110,7 @@ describe('killed at random', () => {
         await node.startApplier();
       }
     }
-    changing = false;
+    end.abort();
     await stream;
 
     const { plan, values } = await wanted();

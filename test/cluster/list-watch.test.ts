@@ -1,25 +1,20 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { crdDeletes } from '../../src/cluster/crd-deletes.ts';
 import { createHttpsApi, type HttpsApi } from '../../src/cluster/https.ts';
 import { inClusterEndpoint } from '../../src/cluster/in-cluster.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type ApiServer, startApiServer } from './api-server.ts';
 import {
   apiOf,
-  CRDS,
   GROUP,
   installThings,
   observe,
   type Observed,
   pathOf,
   type Things,
-  thingsOf,
 } from './cluster-things.ts';
-import { installCrds } from './objects.ts';
 import { writeAccount } from './program.ts';
 import { openRelay, type Relay } from './relay.ts';
 import { waitFor } from './wait.ts';
-import { crdOf } from './cluster-things.ts';
 
 const closers: (() => unknown)[] = [];
 const closed = <T extends { close(): unknown }>(it: T): T => {
@@ -33,9 +28,6 @@ const stopped = (it: Observed): Observed => {
 afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close();
 });
-
-const versionOf = (path: string | undefined): string | null =>
-  new URLSearchParams(path?.split('?')[1] ?? '').get('resourceVersion');
 
 describe('list-and-watch on a real API server', () => {
   let server: ApiServer;
@@ -211,143 +203,6 @@ describe('list-and-watch on a real API server', () => {
     await writeAccount(folder, { ca: server.ca });
     await things.put('with-new-ca', 1);
     await seen.matches(things, 40_000);
-  });
-});
-
-describe('a kind that is removed', () => {
-  let server: ApiServer;
-  beforeAll(async () => {
-    server = await startApiServer({}, new AbortController().signal);
-  });
-  afterAll(() => server?.close());
-
-  // The server marks the definition before it deletes the first object: whoever asks after the first delete knows.
-  it('is seen as deletes of all its objects, each of which counts as vanishing: 20 times', {
-    timeout: 300_000,
-  }, async () => {
-    const things = await installThings(server, 'goners');
-    const api = closed(apiOf(server));
-    const confirm = crdDeletes(api, { group: GROUP, version: 'v1', plural: 'goners' });
-    for (let round = 0; round < 20; round++) {
-      for (let i = 0; i < 5; i++) await things.put(`goner-${i}`, round);
-      const answers: string[] = [];
-      let deletes = 0;
-      const plain = observe(api, 'goners', {
-        onChange: ({ type }) => {
-          if (type === 'DELETED') deletes += 1;
-        },
-      });
-      const careful = observe(api, 'goners', {
-        async confirmDeletes(signal) {
-          const answer = await confirm(signal);
-          answers.push(answer);
-          return answer;
-        },
-      });
-      await plain.matches(things);
-      await careful.matches(things);
-      expect((await server.client.request('DELETE', `${CRDS}/goners.${GROUP}`)).status).toBe(200);
-      await plain.until('the deletes', () => deletes === 5);
-      await careful.until('the kind to be gone', () => careful.listWatch.health().failing?.kind === 'gone');
-      expect(answers.length).toBeGreaterThan(0);
-      expect(new Set(answers)).toEqual(new Set(['vanishing']));
-      expect([...careful.listWatch.objects().keys()].toSorted()).toEqual(
-        [0, 1, 2, 3, 4].map(i => `goner-${i}`),
-      );
-      expect(careful.changes.filter(({ type }) => type === 'DELETED')).toEqual([]);
-      await Promise.all([plain.stop(), careful.stop()]);
-      const gone = async (): Promise<true | undefined> =>
-        (await server.client.request('GET', `${CRDS}/goners.${GROUP}`)).status === 404 ? true : undefined;
-      await waitFor(gone, { what: 'the definition to be gone', limitMs: 20_000 });
-      await installCrds(server.client, [crdOf('goners')]);
-    }
-  });
-
-  it('is back: objects that were really deleted are gone then', async () => {
-    const things = await installThings(server, 'backs');
-    for (const name of ['a', 'b']) await things.put(name, 1);
-    const api = closed(apiOf(server));
-    const confirmDeletes = crdDeletes(api, { group: GROUP, version: 'v1', plural: 'backs' });
-    const seen = stopped(observe(api, 'backs', { confirmDeletes }));
-    await seen.matches(things);
-    await things.remove('a');
-    await seen.matches(things);
-    await server.client.request('DELETE', `${CRDS}/backs.${GROUP}`);
-    await seen.until('the kind to be gone', () => seen.listWatch.health().failing?.kind === 'gone');
-    expect([...seen.listWatch.objects().keys()]).toEqual(['b']);
-    const again = async (): Promise<true | undefined> =>
-      (await server.client.request('GET', `${CRDS}/backs.${GROUP}`)).status === 404 ? true : undefined;
-    await waitFor(again, { what: 'the definition to be gone', limitMs: 20_000 });
-    await installCrds(server.client, [crdOf('backs')]);
-    await thingsOf(() => server.client, 'backs').put('c', 1);
-    await seen.matches(things, 60_000);
-    expect(seen.changes.map(({ type, object }) => `${type} ${object.metadata.name}`).slice(2)).toEqual([
-      'DELETED a',
-      'ADDED c',
-      'DELETED b',
-    ]);
-  });
-});
-
-describe('a server that forgets early', () => {
-  let server: ApiServer;
-  beforeAll(async () => {
-    const flags = ['--watch-cache=false', '--etcd-compaction-interval=1s'];
-    server = await startApiServer({ flags }, new AbortController().signal);
-  });
-  afterAll(() => server?.close());
-
-  it('refuses the rest of a list (410), which is begun anew', { timeout: 120_000 }, async () => {
-    const things = await installThings(server, 'olds');
-    for (let i = 0; i < 4; i++) await things.put(`old-${i}`, i);
-    const api = closed(apiOf(server));
-    let held = false;
-    const seen = stopped(
-      observe(api, 'olds', {
-        pageSize: 2,
-        async before(path) {
-          if (held || !path.includes('continue=')) return;
-          held = true;
-          let number = 0;
-          const forgotten = async (): Promise<true | undefined> => {
-            await things.put('old-0', `again-${++number}`);
-            return (await server.client.request('GET', path)).status === 410 ? true : undefined;
-          };
-          await waitFor(forgotten, { what: 'the pages to be forgotten', limitMs: 60_000, intervalMs: 300 });
-        },
-      }),
-    );
-    await seen.until('the list to be whole', () => seen.listWatch.health().listed, 90_000);
-    expect([seen.tooOld, seen.lists]).toEqual([1, 4]);
-    await seen.matches(things);
-  });
-
-  it('refuses a watch from an old version (410), which leads to a list', { timeout: 120_000 }, async () => {
-    const things = await installThings(server, 'olders');
-    await things.put('a', 1);
-    const relay = closed(await openRelay({ port: 0 }, Number(new URL(server.url).port)));
-    const seen = stopped(observe(closed(apiOf(server, { port: relay.port })), 'olders'));
-    await seen.matches(things);
-    relay.refuse();
-    await seen.until('the refusal to be noticed', () => seen.listWatch.health().failing !== undefined);
-    const version = versionOf(seen.watches.at(-1)) ?? '';
-    let number = 0;
-    const forgotten = async (): Promise<true | undefined> => {
-      await things.put('b', ++number);
-      const { status } = await server.client.request(
-        'GET',
-        `${pathOf('olders')}?resourceVersion=${version}&resourceVersionMatch=Exact&limit=10`,
-      );
-      return status === 410 ? true : undefined;
-    };
-    await waitFor(forgotten, { what: 'the version to be forgotten', limitMs: 60_000, intervalMs: 300 });
-    await things.remove('a');
-    relay.heal();
-    await seen.matches(things, 40_000);
-    expect([seen.tooOld > 0, seen.lists]).toEqual([true, 2]);
-    expect(seen.changes.some(({ type, object }) => type === 'DELETED' && object.metadata.name === 'a')).toBe(
-      true,
-    );
   });
 });
 
