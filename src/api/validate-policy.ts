@@ -27,6 +27,7 @@ import type {
   RuleAction,
   Validated,
 } from './model.ts';
+import { withAppliedNulls } from './last-applied.ts';
 import { identity, metadata } from './object.ts';
 import { quote, type Reader, type Report, refuse, validated } from './report.ts';
 import { labelSelector } from './selector.ts';
@@ -153,7 +154,8 @@ const policy: Reader<MasqPolicy> = mapped(
 );
 
 /**
- * Reads a MasqPolicy from any JSON value, with the CRD's defaults applied. Gives all of its faults, each with its
- * field; never throws.
+ * Reads a MasqPolicy from any JSON value, with the CRD's defaults applied. A null that a client-side apply lost is
+ * a null. Gives all of its faults, each with its field; never throws.
  */
-export const validateMasqPolicy = (object: unknown): Validated<MasqPolicy> => validated(policy, object);
+export const validateMasqPolicy = (object: unknown): Validated<MasqPolicy> =>
+  validated(policy, withAppliedNulls(object));

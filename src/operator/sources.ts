@@ -52,20 +52,16 @@ const CALICO: {
   felixConfigs: { plural: 'felixconfigurations', kind: 'FelixConfiguration', what: 'FelixConfigurations' },
 };
 
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
-
 /** The part of metadata that somebody here looks at. */
 function metadataOf({ metadata }: RawObject): RawObject['metadata'] {
   const { name, uid, generation, resourceVersion } = metadata;
-  const annotations = own(metadata, 'annotations');
-  const { [LAST_APPLIED]: _, ...kept } = isObject(annotations) ? annotations : {};
   return {
     name,
     uid,
     generation,
     resourceVersion,
     labels: own(metadata, 'labels') ?? null,
-    annotations: kept,
+    annotations: own(metadata, 'annotations') ?? null,
     creationTimestamp: own(metadata, 'creationTimestamp') ?? null,
   };
 }
