@@ -9,11 +9,21 @@ import type { DriverReport } from '../kernel/report.ts';
 import { hostAddresses, missingAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load, requireRoot, unusable } from './load.ts';
-import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
+import {
+  type FileOptions,
+  type OutputFormat,
+  type PlanFlags,
+  withBackend,
+  withFiles,
+  withNode,
+  withOutput,
+  withPlanFlags,
+} from './options.ts';
 import { anyFailed, reportNotes, reportText } from './report.ts';
 import { signatureOf, untilChanged } from './watch-files.ts';
 
-interface Options extends PlanningOptions {
+interface Options extends FileOptions, PlanFlags {
+  readonly node: string;
   readonly watch: boolean;
   readonly backend: 'auto' | Backend;
   readonly stateFile: string;
@@ -21,7 +31,7 @@ interface Options extends PlanningOptions {
 }
 
 export const applyCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withOutput(withBackend(withPlanning(new Command('apply'))))
+  withOutput(withBackend(withPlanFlags(withNode(withFiles(new Command('apply'))))))
     .description("put the rules into this host's kernel, as the applier of a cluster does")
     .addOption(
       new Option('--watch', 'go on: apply changes of the files, verify, repair; ends on SIGTERM').default(

@@ -6,28 +6,29 @@ import type { Plan } from '../planner/plan.ts';
 import type { Problem } from '../planner/problem.ts';
 import { findEmpty, findShadowed, type Hider } from '../planner/shadow.ts';
 import { EXIT, type ExitCode, type Io, json, table } from './io.ts';
-import { anyRefused, complaints, problemLine } from './load.ts';
-import { loadManifests, type Manifests } from './manifests.ts';
-import { type FileOptions, type OutputFormat, withFiles, withOutput } from './options.ts';
+import { anyRefused, complaints, problemLine, readObjects } from './load.ts';
+import type { Manifests } from './manifests.ts';
+import { type ObjectOptions, type OutputFormat, withObjects, withOutput } from './options.ts';
 
-interface Options extends FileOptions {
+interface Options extends ObjectOptions {
   readonly output: OutputFormat;
 }
 
 export const checkCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withOutput(withFiles(new Command('check')))
+  withOutput(withObjects(new Command('check')))
     .description('say of every object whether it is right, and of every rule whether it can ever decide')
     .addHelpText(
       'after',
       `
-Example:
+Examples:
   natoutgoing check -f pools.yaml -f policies/
+  natoutgoing check --context production
 
-One line for each fault: file, object, field, reason. Warnings do not change the exit code.
+Without -f the objects of the cluster are judged. One line for each fault: file, object, field, reason. Warnings do not change the exit code.
 Exit codes: 0 all right; 1 a fault; 2 wrong usage or error.`,
     )
     .action(async (options: Options) => {
-      const manifests = await loadManifests(options.filename, () => io.readStdin());
+      const manifests = await readObjects(options, io);
       const { problems, plans } = plansOf(manifests);
       const all = [...problems, ...plans.flatMap(ruleProblems).filter(firstOfItsText())];
       if (options.output === 'json') {

@@ -15,12 +15,15 @@ interface Options extends PlanningOptions {
 
 export const diffCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
   withOutput(withBackend(withPlanning(new Command('diff'))))
-    .description("compare this host's kernel with what the manifests want; writes nothing")
+    .description("compare this host's kernel with what manifests or the cluster want; writes nothing")
     .addHelpText(
       'after',
       `
-Example:
+Examples:
   natoutgoing diff -f manifests/ --node worker-1
+  natoutgoing diff --kubeconfig admin.conf --node worker-1
+
+Without -f the objects of the cluster are read.
 
 Exit codes: 0 same; 1 differs; 2 wrong usage, an object was refused, or an error.`,
     )

@@ -42,10 +42,11 @@ export const explainCommand = (io: Io, exit: (code: ExitCode) => void): Command 
     .addHelpText(
       'after',
       `
-Example:
+Examples:
   natoutgoing explain -f manifests/ --node worker-1 --src 10.244.1.5 --dst 192.0.2.10 --protocol tcp --dport 443
+  natoutgoing explain --context production --no-kernel --node worker-1 --src 10.244.1.5 --dst 192.0.2.10
 
-As root it also looks for rules of other programs in this host's kernel that win over ours, or come after us.
+Without -f the objects of the cluster are read. As root it also looks for rules of other programs in this host's kernel that win over ours, or come after us.
 What is not given is unknown, and the answer says which rules depend on it.
 Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong usage or error.`,
     )

@@ -4,22 +4,36 @@ import { type NodePlan, planNode } from '../planner/plan-snapshot.ts';
 import type { Problem } from '../planner/problem.ts';
 import { renderFamily } from '../render/render.ts';
 import type { FamilyTables } from '../render/tables.ts';
+import { loadCluster } from './cluster-objects.ts';
 import { CommandError, type Io } from './io.ts';
 import { loadManifests, type Manifests } from './manifests.ts';
-import { type PlanningOptions, planOptions } from './options.ts';
+import { type ObjectOptions, type PlanningOptions, planOptions } from './options.ts';
 
 export interface Loaded extends NodePlan {
   readonly manifests: Manifests;
   readonly tables: readonly FamilyTables[];
 }
 
-/** Reads the files and plans the node. Refused objects are in manifests.verdicts; the others are planned. */
+/**
+ * The objects of the files, or without files those of the cluster. Rejects with one sentence when the cluster cannot
+ * be read whole: a list that fails is not an empty one.
+ */
+export async function readObjects(options: ObjectOptions, io: Io): Promise<Manifests> {
+  const { filename, kubeconfig, context } = options;
+  if (filename === undefined) return loadCluster(options, io);
+  if (kubeconfig !== undefined || context !== undefined) {
+    throw new CommandError('-f reads files, and --kubeconfig and --context a cluster: give one of them');
+  }
+  return loadManifests(filename, () => io.readStdin());
+}
+
+/** Reads the objects and plans the node. Refused objects are in manifests.verdicts; the others are planned. */
 export async function load(
   options: PlanningOptions,
   io: Io,
   earlier?: NodePlan['resolver'],
 ): Promise<Loaded> {
-  const manifests = await loadManifests(options.filename, () => io.readStdin());
+  const manifests = await readObjects(options, io);
   const planned = planNode(manifests.snapshot, options.node, planOptions(options), earlier);
   return {
     ...planned,

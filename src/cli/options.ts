@@ -8,7 +8,7 @@ export interface FileOptions {
   readonly filename: readonly string[];
 }
 
-export interface PlanningOptions extends FileOptions, PlanFlags {
+export interface PlanningOptions extends ObjectOptions, PlanFlags {
   readonly node: string;
 }
 
@@ -28,15 +28,20 @@ const collect = (value: string, previous: readonly string[] | undefined): readon
   value,
 ];
 
-export const withFiles = (command: Command): Command =>
-  command.addOption(
-    new Option(
-      '-f, --filename <path>',
-      'file or folder of manifests (YAML or JSON), - for standard input; may be given again',
-    )
-      .argParser(collect)
-      .makeOptionMandatory(),
-  );
+const filename = (): Option =>
+  new Option(
+    '-f, --filename <path>',
+    'file or folder of manifests (YAML or JSON), - for standard input; may be given again',
+  ).argParser(collect);
+
+export const withFiles = (command: Command): Command => command.addOption(filename().makeOptionMandatory());
+
+/** Where a command reads from: manifests, or without -f the cluster. */
+export interface ObjectOptions extends ClusterOptions {
+  readonly filename?: readonly string[];
+}
+
+export const withObjects = (command: Command): Command => withCluster(command.addOption(filename()));
 
 export const withOutput = (command: Command): Command =>
   command.addOption(
@@ -55,7 +60,7 @@ export const withBackend = (command: Command): Command =>
   );
 
 /** The node and the options of the operator that decide what the node's plan is. */
-export const withPlanning = (command: Command): Command => withPlanFlags(withNode(withFiles(command)));
+export const withPlanning = (command: Command): Command => withPlanFlags(withNode(withObjects(command)));
 
 export const withNode = (command: Command): Command =>
   command.addOption(

@@ -11,6 +11,7 @@ import { explainCommand } from './explain.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
 import { operatorCommand } from './operator.ts';
 import { renderCommand } from './render.ts';
+import { statusCommand } from './status.ts';
 import { VERSION } from './version.ts';
 
 const COMMANDS = [
@@ -21,6 +22,7 @@ const COMMANDS = [
   renderCommand,
   checkCommand,
   explainCommand,
+  statusCommand,
   cleanupCommand,
   demoCommand,
 ] as const;

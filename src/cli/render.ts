@@ -17,8 +17,11 @@ export const renderCommand = (io: Io, exit: (code: ExitCode) => void): Command =
     .addHelpText(
       'after',
       `
-Example:
+Examples:
   natoutgoing render -f pools.yaml -f policies/ --node worker-1 --family 4
+  natoutgoing render --context production --node worker-1
+
+Without -f the objects of the cluster are read.
 
 Exit codes: 0 done; 1 an object was refused (the others are rendered); 2 wrong usage or error.`,
     )

@@ -79,6 +79,7 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
   let health: Health = { listed: false };
   let version: string | undefined;
   let failures = 0;
+  let forgiven = false;
   let started = false;
 
   const setHealth = (next: Health): void => {
@@ -169,7 +170,10 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
         well();
       }
     } finally {
-      if (lasted()) failures = 0;
+      if (lasted()) {
+        failures = 0;
+        forgiven = false;
+      }
     }
     if (lasted()) return;
     failures += 1;
@@ -181,9 +185,13 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
     const refused = error instanceof ApiError ? error : undefined;
     const tooOld = error instanceof Relist ? error.tooOld : refused?.status === 410;
     if (error instanceof Relist || tooOld || refused?.status === 404) version = undefined;
+    // Once, however many tries failed before: whoever was away for long has a version that is too old. A server that
+    // finds every version too old must not be asked for whole lists without a pause.
+    if (tooOld && !forgiven) {
+      forgiven = true;
+      return;
+    }
     failures += 1;
-    // Once; a server that finds every version too old must not be asked for whole lists without a pause.
-    if (tooOld && failures === 1) return;
     if (!(error instanceof Relist)) fail(refused?.status === 404 ? 'gone' : 'failing', messageOf(error));
     await pause(failures, signal, refused?.retryAfterMs);
   };
