@@ -20,9 +20,12 @@ export interface Applied {
   readonly fieldManager: string;
   /** With apiVersion, kind and metadata.name. */
   readonly body: object;
-  /** The version that is overwritten: any other is a conflict. Absent: whatever is there, also nothing. */
+  /**
+   * The version that is overwritten: any other is a conflict. Absent: whatever is there. An object that is gone is made
+   * anew even so, since the server (1.36) looks at no version then; `uid` prevents that.
+   */
   readonly lock?: string;
-  /** Absent: whatever object has the name. */
+  /** Another object of that name, or none, is a conflict. Absent: whatever object has the name. */
   readonly uid?: string;
 }
 
@@ -70,10 +73,23 @@ export async function deleteObject(
 /** Answers that another try at once will not change; the rest (429, 5xx, 401) are errors to back off from. */
 const REFUSALS: readonly number[] = [400, 403, 405, 413, 415, 422];
 
+/** How the server (1.36) says that it does not know a field of what is applied: with status 500. */
+const UNKNOWN_FIELD = /field not declared in schema/;
+
 function outcomeOf(request: ApiRequest, answer: ApiAnswer): Exclude<Outcome, { result: 'done' }> {
   const error = refusedAnswer(request, answer);
-  if (answer.status === 409) return { result: 'conflict', message: error.message };
-  if (answer.status === 404) return { result: 'notFound', message: error.message };
-  if (REFUSALS.includes(answer.status)) return { result: 'refused', message: error.message };
+  const { message } = error;
+  if (answer.status === 409 || isAnotherObject(answer)) return { result: 'conflict', message };
+  if (answer.status === 404) return { result: 'notFound', message };
+  if (REFUSALS.includes(answer.status) || UNKNOWN_FIELD.test(message)) return { result: 'refused', message };
   throw error;
+}
+
+/** How the server says that the object with that name has another uid: as if we wanted to change it. */
+function isAnotherObject({ status, body }: ApiAnswer): boolean {
+  const { details } = (body ?? {}) as { readonly details?: { readonly causes?: unknown } | null };
+  const causes = Array.isArray(details?.causes) ? (details.causes as readonly unknown[]) : [];
+  return (
+    status === 422 && causes.some(cause => (cause as { field?: unknown } | null)?.field === 'metadata.uid')
+  );
 }

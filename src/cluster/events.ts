@@ -52,7 +52,9 @@ const COLLECTION = `/apis/events.k8s.io/v1/namespaces/${NAMESPACE}/events`;
 interface Series {
   /** The name of the Event, once it is there. */
   name?: string;
+  /** How often it happened, and how often it is said to have happened. */
   count: number;
+  told: number;
   /** By the clock. */
   lastAt: number;
 }
@@ -71,7 +73,7 @@ export function createRecorder(parts: RecorderParts): (event: RecordedEvent) => 
     const now = clock.now();
     const before = known.get(key);
     const series =
-      before !== undefined && now - before.lastAt < SERIES_MS ? before : { count: 0, lastAt: now };
+      before !== undefined && now - before.lastAt < SERIES_MS ? before : { count: 0, told: 0, lastAt: now };
     series.count += 1;
     series.lastAt = now;
     remember(known, key, series);
@@ -92,12 +94,16 @@ export function createRecorder(parts: RecorderParts): (event: RecordedEvent) => 
   };
 
   const send = async (event: RecordedEvent, series: Series): Promise<void> => {
-    if (series.name !== undefined && (await sendCount(series.name, series.count))) return;
-    const request = { method: 'POST', path: COLLECTION, body: bodyOf(event, parts) } as const;
-    const answer = await api.request(request);
-    if (answer.status !== 201) throw refusedAnswer(request, answer);
-    series.name = namedObject(request.path, answer.body).metadata.name;
-    series.count = 1;
+    const { name, count } = series;
+    // What came while others were sent was told with them.
+    if (series.told === count) return;
+    if (name === undefined || !(await sendCount(name, count))) {
+      const request = { method: 'POST', path: COLLECTION, body: bodyOf(event, parts) } as const;
+      const answer = await api.request(request);
+      if (answer.status !== 201) throw refusedAnswer(request, answer);
+      series.name = namedObject(request.path, answer.body).metadata.name;
+      series.told = 1;
+    } else series.told = count;
   };
 
   const after = async (before: Promise<void>, event: RecordedEvent, series: Series): Promise<void> => {

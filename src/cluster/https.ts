@@ -30,6 +30,9 @@ interface Sent {
   readonly guard?: () => void;
 }
 
+/** The server closed a kept connection just when it was used again; for a GET that is no reason to fail. */
+class StaleConnection extends Error {}
+
 /** An Api that talks to the endpoint. Throws one sentence when its address is none of https. */
 export function createHttpsApi(endpoint: Endpoint): HttpsApi {
   const url = httpsUrl(endpoint.url);
@@ -57,8 +60,7 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
     return agent;
   };
 
-  /** Resolves with the answer's head. The signal ends the request and the reading of its body. */
-  const open = async (sent: Sent, signal: AbortSignal): Promise<IncomingMessage> => {
+  const attempt = async (sent: Sent, signal: AbortSignal): Promise<IncomingMessage> => {
     const { tls: parts, authorization } = await credentialsOf(endpoint, sent);
     signal.throwIfAborted();
     // The endpoint's own path, where an API server stands behind a gateway, comes first.
@@ -74,7 +76,10 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
         agent: agentFor(parts),
         signal,
       });
-      request.on('error', reject);
+      request.on('error', error => {
+        const stale = request.reusedSocket && !signal.aborted && sent.method === 'GET';
+        reject(stale ? new StaleConnection('the connection was closed', { cause: error }) : error);
+      });
       request.on('response', response => {
         if (response.statusCode === 401) endpoint.distrust();
         resolve(response);
@@ -84,6 +89,18 @@ export function createHttpsApi(endpoint: Endpoint): HttpsApi {
         request.end(sent.body);
       });
     });
+  };
+
+  /** Resolves with the answer's head. The signal ends the request and the reading of its body. */
+  const open = async (sent: Sent, signal: AbortSignal): Promise<IncomingMessage> => {
+    try {
+      return await attempt(sent, signal);
+    } catch (error) {
+      if (!(error instanceof StaleConnection)) throw error;
+      // A server that went away closed all of them.
+      retire();
+      return attempt(sent, signal);
+    }
   };
 
   return {

@@ -1,9 +1,12 @@
 // The endpoint of a kubeconfig, with all that kubeconfigs can say (exec plugins, client certificates, tokens in files):
 // client-node's KubeConfig knows it. Not for the applier, whose memory is paid on every node.
+import { readFile } from 'node:fs/promises';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { RequestOptions } from 'node:https';
+import { delimiter, dirname, join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { type Cluster, KubeConfig } from '@kubernetes/client-node';
+import { parse } from 'yaml';
 import { messageOf } from '../kernel/errors.ts';
 import type { Endpoint, TlsParts } from './endpoint.ts';
 
@@ -16,14 +19,18 @@ export interface KubeconfigOptions {
 
 /** Throws one sentence that names the file and the context. */
 export function kubeconfigEndpoint(options: KubeconfigOptions): Endpoint {
-  let config: KubeConfig | undefined = loaded(options);
-  const { server } = clusterOf(config, options);
+  const { server } = clusterOf(loaded(options), options);
+  let config: KubeConfig | undefined;
   let tls: TlsParts = {};
   return {
     url: server,
     async credentials() {
-      config ??= loaded(options);
       const asked: RequestOptions & { headers: OutgoingHttpHeaders } = { headers: {} };
+      if (config === undefined) {
+        const fresh = loaded(options);
+        await withTokenFile(fresh, options);
+        config = fresh;
+      }
       try {
         await config.applyToHTTPSOptions(asked);
       } catch (error) {
@@ -46,7 +53,7 @@ function authorizationOf({
   auth,
 }: RequestOptions & { headers: OutgoingHttpHeaders }): string | undefined {
   const header = headers['Authorization'];
-  if (typeof header === 'string') return header;
+  if (typeof header === 'string') return header.trim();
   return typeof auth === 'string' ? `Basic ${Buffer.from(auth).toString('base64')}` : undefined;
 }
 
@@ -69,6 +76,28 @@ function loaded(options: KubeconfigOptions): KubeConfig {
   }
   config.setCurrentContext(context);
   return config;
+}
+
+/** client-node passes over tokenFile, and would ask as nobody: said to it in the way that it knows. */
+async function withTokenFile(config: KubeConfig, { file }: KubeconfigOptions): Promise<void> {
+  const user = config.getCurrentUser();
+  const fallback = join(process.env['HOME'] ?? '', '.kube', 'config');
+  const paths = file === undefined ? (process.env['KUBECONFIG'] || fallback).split(delimiter) : [file];
+  for (const path of paths) {
+    const text = await readFile(path, 'utf8').catch(() => '');
+    const { users } = (parse(text) ?? {}) as { readonly users?: readonly RawUser[] };
+    const tokenFile = users?.find(({ name }) => name === user?.name)?.user?.tokenFile;
+    if (tokenFile === undefined || user === null) continue;
+    const { token: _, ...rest } = user;
+    const authProvider = { name: 'tokenFile', config: { tokenFile: resolve(dirname(path), tokenFile) } };
+    config.users = config.users.map(it => (it === user ? { ...rest, authProvider } : it));
+    return;
+  }
+}
+
+interface RawUser {
+  readonly name?: unknown;
+  readonly user?: { readonly tokenFile?: string };
 }
 
 function clusterOf(config: KubeConfig, options: KubeconfigOptions): Cluster {

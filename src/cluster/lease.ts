@@ -75,6 +75,12 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
   let mayBeMine = false;
   let trouble: string | undefined;
 
+  /** For how long nothing else was seen than this. */
+  const seenFor = (text: string): number => {
+    if (seen?.text !== text) seen = { text, at: clock.now() };
+    return clock.now() - seen.at;
+  };
+
   const lose = (why: string): void => {
     if (held === undefined) return;
     log.warn({ lease: parts.name, why }, 'leadership is lost');
@@ -93,6 +99,7 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
   };
   const gained = (sentAt: number): void => {
     const validUntil = sentAt + times.renew;
+    seenFor('held here');
     // An answer that came too late is worth nothing.
     if (clock.now() >= validUntil) return;
     if (held !== undefined && clock.now() < held.validUntil) {
@@ -123,8 +130,13 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
       leaseTransitions: (found?.spec?.leaseTransitions ?? 0) + (renewed || found === undefined ? 0 : 1),
     };
     const { name, namespace } = parts;
-    const metadata = { name, namespace, ...resourceVersionOf(found) };
-    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec };
+    const body = {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      // What others wrote onto it stays.
+      metadata: found?.metadata ?? { name, namespace },
+      spec: { ...found?.spec, ...spec },
+    };
     const request: ApiRequest =
       found === undefined ? { method: 'POST', path: collection, body } : { method: 'PUT', path, body };
     const sentAt = clock.now();
@@ -134,19 +146,14 @@ export async function runLeading(parts: LeaseParts, signal: AbortSignal): Promis
     // Another one wrote it. Whether that is another leader, or somebody who put a label on it, the next look shows;
     // another leader would have waited until what is held here had ended.
     if (answer.status !== 409) throw refusedAnswer(request, answer);
-  };
-
-  /** For how long nothing else was seen than this. */
-  const seenFor = (text: string): number => {
-    if (seen?.text !== text) seen = { text, at: clock.now() };
-    return clock.now() - seen.at;
+    seenFor('written by another one');
   };
 
   const look = async (): Promise<void> => {
     const request = { method: 'GET', path } as const;
     const answer = await ask(request, signal);
     if (answer.status === 404) {
-      // Who held it may not know yet that somebody deleted it.
+      // Who holds it may not know yet that somebody deleted it; a cluster's first one need not wait.
       const waits = held === undefined && seen !== undefined && seenFor('deleted') < times.lease;
       return waits ? undefined : take(undefined);
     }
@@ -219,6 +226,3 @@ function waitOf(found: Lease, times: LeaseTimes): number {
   const said = (found.spec?.leaseDurationSeconds ?? 0) * 1000;
   return said > times.lease && said <= LONGEST_LEASE_MS ? said : times.lease;
 }
-
-const resourceVersionOf = (found: Lease | undefined): { readonly resourceVersion?: string } =>
-  found?.metadata.resourceVersion === undefined ? {} : { resourceVersion: found.metadata.resourceVersion };

@@ -61,6 +61,8 @@ const SILENCE_MS = 90_000;
 const WATCH_SECONDS = { least: 300, more: 300 };
 /** A watch that ends sooner is a failure as far as pauses go, or a server that ends all of them would be stormed. */
 const SHORT_LIFE_MS = 1_000;
+/** A server that says so much is there again: the list is not paid for with the pauses of its absence. */
+const MOST_WHEN_TOO_OLD = 3;
 
 /** The collection has to be listed anew. */
 class Relist extends Error {
@@ -189,6 +191,7 @@ export function createListWatch(parts: ListWatchParts): ListWatch {
     // finds every version too old must not be asked for whole lists without a pause.
     if (tooOld && !forgiven) {
       forgiven = true;
+      failures = Math.min(failures, MOST_WHEN_TOO_OLD);
       return;
     }
     failures += 1;

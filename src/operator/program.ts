@@ -58,6 +58,7 @@ export async function runOperator(options: OperatorOptions, signal: AbortSignal)
     const metrics = createOperatorMetrics();
     let last: RunReport | undefined;
     let runBegan = Number.POSITIVE_INFINITY;
+    let running: Promise<unknown> = Promise.resolve();
 
     const operator = new MasqOperator({
       api,
@@ -87,7 +88,9 @@ export async function runOperator(options: OperatorOptions, signal: AbortSignal)
         if (leadership === undefined || !leadership.isValid()) return undefined;
         const start = systemClock.now();
         runBegan = start;
-        const report = await runOnce(reconciler, leadership, log);
+        const run = runOnce(reconciler, leadership, log);
+        running = run;
+        const report = await run;
         runBegan = Number.POSITIVE_INFINITY;
         if (report === undefined) return undefined;
         metrics.ran(report, (systemClock.now() - start) / 1000);
@@ -132,6 +135,11 @@ export async function runOperator(options: OperatorOptions, signal: AbortSignal)
         onLeading(gained) {
           leadership = gained;
           loop.wake();
+          // The lease is given back when the last write of this leadership has ended.
+          return new Promise(resolve => {
+            const ended = (): void => resolve();
+            gained.signal.addEventListener('abort', () => void running.then(ended, ended), { once: true });
+          });
         },
       },
       signal,

@@ -124,7 +124,7 @@ describe('accidents of the API server', () => {
         at >= from && user === OPERATOR && verb === 'list' && resource === 'ippools',
     );
     expect(lists.length).toBeGreaterThan(0);
-    await follows(30_000);
+    await follows(60_000);
     await bounded(from);
     neverRestarted();
   });

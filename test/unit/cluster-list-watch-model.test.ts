@@ -45,7 +45,7 @@ function modelServer() {
       watches.set(watch, version);
     }
   };
-  const made = (name: string, uid: string, value: number): RawObject => ({
+  const made = (name: string, uid: unknown, value: number): RawObject => ({
     metadata: { name, uid, resourceVersion: String(version) },
     spec: value,
   });
@@ -66,7 +66,7 @@ function modelServer() {
     put(name: string, value: number) {
       version += 1;
       const old = objects.get(name);
-      const object = made(name, String(old?.metadata.uid ?? `uid-${++uids}`), value);
+      const object = made(name, old?.metadata.uid ?? `uid-${++uids}`, value);
       objects = new Map(objects).set(name, object);
       happened(old === undefined ? 'ADDED' : 'MODIFIED', object);
     },
@@ -196,4 +196,6 @@ describe('list-and-watch', () => {
 });
 
 const specs = (objects: ReadonlyMap<string, RawObject>): unknown =>
-  [...objects.values()].map(({ metadata, spec }) => [metadata.name, metadata.uid, spec]).sort();
+  [...objects.values()]
+    .map(({ metadata, spec }) => [metadata.name, metadata.uid, spec] as const)
+    .sort(([a], [b]) => a.localeCompare(b));

@@ -1,61 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type ApiAnswer, ApiError, type RawObject } from '../../src/cluster/api.ts';
-import {
-  type Change,
-  createListWatch,
-  type Health,
-  type ListWatchParts,
-} from '../../src/cluster/list-watch.ts';
-import {
-  bookmark,
-  event,
-  type FakeApi,
-  type FakeParts,
-  fakeApi,
-  listOf,
-  noAnswer,
-  queryOfPath,
-  recordingLog,
-  refusal,
-  settle,
-  thing,
-  virtualClock,
-} from './cluster-fake.ts';
-
-const PATH = '/apis/example.org/v1/things';
-
-/** A list-and-watch that runs until the end of the test. */
-function started(fake: FakeParts, parts: Partial<ListWatchParts> = {}) {
-  const clock = virtualClock();
-  const api: FakeApi = fakeApi(fake);
-  const changes: Change[] = [];
-  const healths: Health[] = [];
-  const log = recordingLog();
-  const stop = new AbortController();
-  const listWatch = createListWatch({
-    api,
-    resource: { path: PATH },
-    clock,
-    wallClock: () => 1_000_000 + clock.now(),
-    random: () => 0.5,
-    log,
-    onChange: change => changes.push(change),
-    onHealth: health => healths.push(health),
-    ...parts,
-  });
-  const running = listWatch.run(stop.signal);
-  const seen = (): readonly string[] => changes.map(({ type, object }) => `${type} ${object.metadata.name}`);
-  return { clock, api, changes, seen, healths, log, stop, running, listWatch };
-}
-
-/** Answers in their order; the last one again and again. */
-const inOrder =
-  (...answers: (ApiAnswer | Error)[]): NonNullable<FakeParts['answer']> =>
-  (_, count) => {
-    const answer = answers[Math.min(count, answers.length) - 1];
-    if (answer instanceof Error) return Promise.reject(answer);
-    return answer ?? refusal(500);
-  };
+import { type ApiAnswer, ApiError } from '../../src/cluster/api.ts';
+import { bookmark, event, listOf, noAnswer, queryOfPath, refusal, settle, thing } from './cluster-fake.ts';
+import { inOrder, PATH, started } from './cluster-started.ts';
 
 describe('a list', () => {
   it('comes page by page, and the watch begins where it is whole', async () => {
@@ -155,7 +101,7 @@ describe('a relist', () => {
     });
     await settle();
     const before = new Map(t.listWatch.objects());
-    if (how === 'fail') t.api.lastWatch.fail(what as Error);
+    if (how === 'fail') t.api.lastWatch.fail(what);
     else t.api.lastWatch.send(what);
     await t.clock.advance(1_000);
     expect(t.api.requests.length).toBe(2);
@@ -277,115 +223,4 @@ describe('a watch', () => {
     expect(t.listWatch.health()).toEqual({ listed: true });
     expect(t.seen()).toEqual(['ADDED a']);
   });
-});
-
-describe('what is kept', () => {
-  const specOnly = ({ metadata, spec }: RawObject): RawObject => ({ metadata, spec });
-
-  it('is the projection, and what it leaves out is no change', async () => {
-    const t = started(
-      { answer: inOrder(listOf(10, [thing('a', 1, { spec: { x: 1 }, status: 1 })])) },
-      { project: specOnly },
-    );
-    await settle();
-    const before = t.listWatch.objects().get('a');
-    expect(before).toEqual({ metadata: thing('a', 1).metadata, spec: { x: 1 } });
-    t.api.lastWatch.send(event('MODIFIED', thing('a', 11, { spec: { x: 1 }, status: 2 })));
-    await settle();
-    expect(t.seen()).toEqual(['ADDED a']);
-    expect(t.listWatch.objects().get('a')).toBe(before);
-    t.api.lastWatch.send(event('MODIFIED', thing('a', 12, { spec: { x: 2 } })));
-    await settle();
-    expect(t.seen()).toEqual(['ADDED a', 'MODIFIED a']);
-  });
-});
-
-describe('health', () => {
-  it.each([
-    [401, 'failing'],
-    [403, 'failing'],
-    [404, 'gone'],
-    [429, 'failing'],
-    [500, 'failing'],
-    [503, 'failing'],
-  ])('after a list that answers %i: what is known stays, and since when is said', async (status, kind) => {
-    const good = listOf(10, [thing('a', 1)]);
-    const t = started({ answer: inOrder(good, refusal(status), refusal(status), refusal(status), good) });
-    await settle();
-    await t.clock.advance(5_000);
-    t.api.lastWatch.send(event('ERROR', { code: 500 }));
-    await t.clock.advance(700);
-    const { failing } = t.listWatch.health();
-    expect(failing).toEqual({
-      since: 1_005_187.5,
-      kind,
-      reason: `GET ${PATH}: ${status}: the server says ${status}`,
-    });
-    expect([...t.listWatch.objects().keys()]).toEqual(['a']);
-    await t.clock.advance(10_000);
-    expect(t.listWatch.health()).toEqual({ listed: true });
-    expect(t.seen()).toEqual(['ADDED a']);
-  });
-
-  it('says the first failure, and waits longer each time up to 30 s', async () => {
-    const t = started({ answer: inOrder(noAnswer()) });
-    await t.clock.advance(600_000);
-    expect(t.listWatch.health()).toEqual({
-      listed: false,
-      failing: { since: 1_000_000, kind: 'failing', reason: 'GET /things: connection refused' },
-    });
-    expect(t.healths.length).toBe(1);
-    expect(t.log.lines.length).toBe(1);
-    expect(t.api.requests.length).toBeLessThan(40);
-    expect(Math.max(...t.clock.slept)).toBe(22_500);
-  });
-
-  it.each([
-    [7_000, 7_875],
-    [1_000_000, 67_500],
-  ])('after Retry-After of %i ms waits that long, within reason', async (retryAfterMs, waited) => {
-    const t = started({ answer: inOrder({ ...refusal(429), retryAfterMs }) });
-    await settle();
-    expect(t.clock.slept).toEqual([waited]);
-  });
-
-  it('is not made a storm by a callback that throws', async () => {
-    const t = started(
-      { answer: inOrder(noAnswer()) },
-      {
-        onHealth() {
-          throw new Error('broken callback');
-        },
-      },
-    );
-    await t.clock.advance(60_000);
-    expect(t.api.requests.length).toBeLessThan(15);
-  });
-});
-
-describe('run', () => {
-  it('may be called once', async () => {
-    const t = started({ answer: inOrder(listOf(1, [])) });
-    await expect(t.listWatch.run(new AbortController().signal)).rejects.toThrow('runs once');
-  });
-
-  it.each(['while it lists', 'while it watches', 'while it waits', 'before it began'])(
-    'ends on an abort %s, and leaves nothing',
-    async when => {
-      const t = started({
-        answer: () =>
-          when === 'while it watches'
-            ? listOf(1, [])
-            : when === 'while it waits'
-              ? refusal(500)
-              : new Promise(() => {}),
-      });
-      if (when !== 'before it began') await settle();
-      t.stop.abort(new Error('enough'));
-      await t.running;
-      await settle();
-      expect(t.clock.sleepers).toBe(0);
-      expect(t.api.watches.every(({ over }) => over)).toBe(true);
-    },
-  );
 });

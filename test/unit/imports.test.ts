@@ -20,6 +20,13 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   cli: ['cidr', 'api', 'planner', 'render', 'kernel', 'cluster', 'operator', 'applier', 'telemetry', 'demo'],
 };
 
+/** Who talks to the API takes no more of the kernel's folder than time, log and errors. */
+const NO_KERNEL = ['cluster', 'operator'];
+const NEUTRAL = ['src/kernel/clock.ts', 'src/kernel/log.ts', 'src/kernel/errors.ts'];
+
+/** The Kubernetes client's models cost 60 MB, which is not paid on every node. */
+const CLIENT_USERS = ['src/cluster/kubeconfig.ts', 'src/operator/operator.ts'];
+
 /** Of Node's own modules pure code may use only this one, for hashes. */
 const PURE_MODULES = ['node:crypto', 'ipaddr.js'];
 
@@ -45,9 +52,13 @@ describe('imports', () => {
         const path = normalize(`${dirname(file)}/${target}`);
         if (path === 'package.json') continue;
         const to = path.split('/')[1] ?? '';
+        if (to === 'kernel' && NO_KERNEL.includes(folder)) expect(NEUTRAL).toContain(path);
+        // Only `await import()` leads there, where somebody asked for a kubeconfig.
+        expect(path).not.toBe('src/cluster/kubeconfig.ts');
         expect([folder, ...(ALLOWED[folder] ?? [])]).toContain(to);
-      } else if (PURE.includes(folder)) {
-        expect(PURE_MODULES).toContain(target);
+      } else {
+        if (PURE.includes(folder)) expect(PURE_MODULES).toContain(target);
+        if (target.startsWith('@kubernetes/')) expect(CLIENT_USERS).toContain(file);
       }
     }
   });
