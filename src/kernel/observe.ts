@@ -4,7 +4,8 @@ import type { Family } from '../cidr/address.ts';
 import { ruleText } from '../render/chain.ts';
 import { isOwnChain } from '../render/names.ts';
 import type { FamilyTables, KernelRule } from '../render/tables.ts';
-import { iptablesTool, type Toolset } from './backend.ts';
+import { natTransaction } from '../render/text.ts';
+import { iptablesTool, restoreTool, type Toolset } from './backend.ts';
 import { asPrinted, type Listing, parseListing, POSTROUTING, type PrintedRule } from './iptables.ts';
 import { wordsOf } from './printed-lines.ts';
 import { type ObservedSet, ownSetNames, readSets, wantedHeader } from './ipset.ts';
@@ -74,11 +75,15 @@ async function observeChains(
   tables: FamilyTables,
   look: Look,
 ): Promise<Listing> {
+  const known = [...tables.chains.map(chain => chain.name), ...look.chains];
+  if (!look.everyChain) {
+    const together = await listTogether(context, tools, tables.family, [POSTROUTING, ...known]);
+    if (together !== undefined) return together;
+  }
   // A legacy kernel hands out the table whole, whatever part is asked for.
   if (tools.backend === 'legacy') {
     return parseListing(await runTool(context, iptablesTool(tools, tables.family), listArgs()));
   }
-  const known = [...tables.chains.map(chain => chain.name), ...look.chains];
   if (look.everyChain || known.length > MANY_CHAINS) {
     const outcome = await tryTool(context, iptablesTool(tools, tables.family), listArgs());
     if (outcome.ok) return parseListing(outcome.stdout);
@@ -95,6 +100,27 @@ const listArgs = (chain?: string): readonly string[] => [
   '-S',
   ...(chain === undefined ? [] : [chain]),
 ];
+
+/**
+ * Lists the chains in one process, as they mostly are all there: iptables-restore lists for -S as iptables does, and a
+ * transaction without a change changes nothing (1.8.9: legacy replaces no table, nft makes none; where the module of a
+ * legacy table is not loaded it loads it, as -S does). Undefined when it cannot list one of them, or leads to a chain of
+ * ours that was not asked for: then there is something to be looked at more closely.
+ */
+async function listTogether(
+  context: RunContext,
+  tools: Toolset,
+  family: Family,
+  names: readonly string[],
+): Promise<Listing | undefined> {
+  const input = natTransaction([...new Set(names)].map(name => `-S ${name}`));
+  const outcome = await tryTool(context, restoreTool(tools, family), [...WAIT_ARGS, '--noflush'], input);
+  if (!outcome.ok) return undefined;
+  const listing = parseListing(outcome.stdout);
+  const targets = [...listing.values()].flat().map(({ features }) => features.target);
+  const isThere = (name: string): boolean => listing.has(name);
+  return names.every(isThere) && targets.filter(isOwnChain).every(isThere) ? listing : undefined;
+}
 
 /**
  * Lists POSTROUTING, the given chains, and every chain of ours that a rule among them leads to; those that are known

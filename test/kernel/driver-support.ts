@@ -83,7 +83,8 @@ function stateText(text: string): string {
 /** Whether the command writes: a restore whose input holds more than questions. */
 export const isWrite = ({ args, stdin = '', tool }: Command): boolean =>
   !args.includes('--test') &&
-  ((tool === 'ipset' && /^(?!save |list )./m.test(stdin)) || tool.endsWith('-restore'));
+  ((tool === 'ipset' && /^(?!save |list )./m.test(stdin)) ||
+    (tool.endsWith('-restore') && /^(?!-S |\*nat$|COMMIT$)./m.test(stdin)));
 
 export const writesOf = (bench: Bench): readonly Command[] => bench.commands.filter(isWrite);
 

@@ -62,6 +62,10 @@ function run(kernel: FakeKernel, { tool, args, stdin = '' }: Command): CommandRe
   try {
     if (tool === 'ipset') return done(0, ipset(kernel, args, stdin));
     if (tool.endsWith('-restore')) {
+      const questions = questionsOf(stdin);
+      if (questions !== undefined) {
+        return done(0, questions.map(chain => list(kernel, ['-S', chain])).join('\n'));
+      }
       kernel.inputs.push({ tool, text: stdin });
       kernel.chains = transaction(kernel, stdin);
       kernel.afterEach();
@@ -71,6 +75,12 @@ function run(kernel: FakeKernel, { tool, args, stdin = '' }: Command): CommandRe
   } catch (error) {
     return done(1, '', (error as Error).message);
   }
+}
+
+/** The chains that a transaction only lists; undefined when it says more. */
+function questionsOf(text: string): readonly string[] | undefined {
+  const lines = text.trimEnd().split('\n').slice(1, -1);
+  return lines.every(line => line.startsWith('-S ')) ? lines.map(line => line.slice(3)) : undefined;
 }
 
 const list = (kernel: FakeKernel, args: readonly string[]): string => {
