@@ -1,6 +1,7 @@
 // The process around the command: streams, signals, exit code.
 import { setMaxListeners } from 'node:events';
 import { text } from 'node:stream/consumers';
+import { applierCommand } from './cli/applier.ts';
 import type { Io } from './cli/io.ts';
 import { run } from './cli/program.ts';
 
@@ -34,4 +35,7 @@ const io: Io = {
   signal: stop.signal,
 };
 
-process.exitCode = await run(process.argv.slice(2), io);
+const args = process.argv.slice(2);
+// The applier's memory is paid on every node: it loads no command but its own.
+const commands = args[0] === 'applier' ? [applierCommand] : (await import('./cli/commands.ts')).COMMANDS;
+process.exitCode = await run(args, io, commands);

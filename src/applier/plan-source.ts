@@ -35,6 +35,8 @@ export interface SourceState {
 
 export interface MasqNodeFacts {
   readonly uid: string;
+  /** resourceVersion, as it was seen last. */
+  readonly version: string;
   readonly generation: number;
   readonly plan: string;
 }
@@ -44,9 +46,17 @@ export const MASQ_NODES = `${COLLECTION}/masqnodes`;
 const MASQ_PLANS = `${COLLECTION}/masqplans`;
 const PLAN_LABEL = 'natoutgoing.io/plan';
 
-/** What is kept of the own MasqNode: its status is written by this program, and coming back is no news. */
+/**
+ * What is kept of the objects. The version stands under a name of its own, since a status is written over the version
+ * that was seen last: for the own MasqNode its change is a change.
+ */
 const specOnly = ({ metadata, spec }: RawObject): RawObject => ({
-  metadata: { name: metadata.name, uid: metadata.uid, generation: metadata.generation },
+  metadata: {
+    name: metadata.name,
+    uid: metadata.uid,
+    generation: metadata.generation,
+    version: metadata.resourceVersion,
+  },
   spec,
 });
 
@@ -113,10 +123,12 @@ const valuesOf = (object: RawObject | undefined): unknown =>
   isObject(object?.['spec']) ? own(object['spec'], 'addresses') : undefined;
 
 function factsOf(object: RawObject | undefined): MasqNodeFacts | undefined {
-  const { uid, generation } = object?.metadata ?? {};
+  if (object === undefined) return undefined;
+  const { uid, generation, version } = object.metadata;
   const plan = isObject(object?.['spec']) ? own(object['spec'], 'plan') : undefined;
-  if (typeof uid !== 'string' || typeof plan !== 'string' || !isName(plan)) return undefined;
-  return { uid, generation: typeof generation === 'number' ? generation : 0, plan };
+  if (typeof uid !== 'string' || typeof version !== 'string') return undefined;
+  if (typeof plan !== 'string' || !isName(plan)) return undefined;
+  return { uid, version, generation: typeof generation === 'number' ? generation : 0, plan };
 }
 
 /** It becomes part of a query. */

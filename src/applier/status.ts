@@ -4,7 +4,7 @@ import type { DriverReport, FamilyName, FamilyReport } from '../kernel/report.ts
 import type { PlanOrigin } from './state-file.ts';
 
 export interface NodeFacts {
-  /** metadata.generation of the MasqNode that was followed. */
+  /** metadata.generation of the MasqNode whose plan and values are in force; 0: of none yet. */
   readonly generation: number;
   /** What the kernel holds; undefined: nothing that came from the API. */
   readonly applied?: { readonly origin: PlanOrigin; readonly at: Date };

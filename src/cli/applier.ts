@@ -4,7 +4,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
-import { requireRoot } from './load.ts';
+import { requireRoot } from './root.ts';
 import {
   type PodOptions,
   type ServiceOptions,

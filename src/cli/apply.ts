@@ -8,7 +8,8 @@ import { systemExec } from '../kernel/exec.ts';
 import type { DriverReport } from '../kernel/report.ts';
 import { hostAddresses, missingAddresses } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
-import { anyRefused, complaints, type Loaded, load, requireRoot, unusable } from './load.ts';
+import { anyRefused, complaints, type Loaded, load, unusable } from './load.ts';
+import { requireRoot } from './root.ts';
 import {
   type FileOptions,
   type OutputFormat,

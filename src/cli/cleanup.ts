@@ -3,7 +3,7 @@ import { cleanup, type CleanupReport } from '../kernel/cleanup.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { silentLog } from '../kernel/log.ts';
 import { EXIT, type ExitCode, type Io, json } from './io.ts';
-import { requireRoot } from './load.ts';
+import { requireRoot } from './root.ts';
 import { type OutputFormat, withOutput } from './options.ts';
 
 interface Options {

@@ -9,7 +9,8 @@ import { silentLog } from '../kernel/log.ts';
 import { DEFAULT_OPTIONS } from '../planner/assemble.ts';
 import { explain, packetOf, parseIp, parseProtocol } from './explain.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
-import { complaints, type Loaded, load, requireRoot } from './load.ts';
+import { complaints, type Loaded, load } from './load.ts';
+import { requireRoot } from './root.ts';
 import type { PlanningOptions } from './options.ts';
 import { anyFailed, reportNotes, reportText } from './report.ts';
 

@@ -5,7 +5,8 @@ import { createDriver, type DriverDiff } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { silentLog } from '../kernel/log.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
-import { anyRefused, complaints, load, requireRoot, unusable } from './load.ts';
+import { anyRefused, complaints, load, unusable } from './load.ts';
+import { requireRoot } from './root.ts';
 import { type OutputFormat, type PlanningOptions, withBackend, withOutput, withPlanning } from './options.ts';
 
 interface Options extends PlanningOptions {

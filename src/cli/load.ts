@@ -75,9 +75,3 @@ export function unusable(manifests: Manifests): string | undefined {
 /** Whether an object or a file was refused, so that not all that was asked for is in the plan. */
 export const anyRefused = (manifests: Manifests): boolean =>
   manifests.problems.length > 0 || manifests.verdicts.some(verdict => verdict.verdict === 'refused');
-
-/** A command that changes or reads the kernel needs root; saying so beats what the tools say. */
-export function requireRoot(what: string): void {
-  if (process.getuid?.() !== 0)
-    throw new CommandError(`${what} needs root (or CAP_NET_ADMIN in the user namespace of the network)`);
-}

@@ -1,34 +1,18 @@
 // The command line: subcommands, exit codes, errors as one sentence.
 import { Command, CommanderError } from 'commander';
 import { messageOf } from '../kernel/errors.ts';
-import { applierCommand } from './applier.ts';
-import { applyCommand } from './apply.ts';
-import { checkCommand } from './check.ts';
-import { cleanupCommand } from './cleanup.ts';
-import { demoCommand } from './demo.ts';
-import { diffCommand } from './diff.ts';
-import { explainCommand } from './explain.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
-import { operatorCommand } from './operator.ts';
-import { renderCommand } from './render.ts';
-import { statusCommand } from './status.ts';
 import { VERSION } from './version.ts';
 
-const COMMANDS = [
-  operatorCommand,
-  applierCommand,
-  applyCommand,
-  diffCommand,
-  renderCommand,
-  checkCommand,
-  explainCommand,
-  statusCommand,
-  cleanupCommand,
-  demoCommand,
-] as const;
+/** Makes a command; it says with which code the program shall end. */
+export type MakeCommand = (io: Io, exit: (code: ExitCode) => void) => Command;
 
-/** Runs one command line and returns its exit code. */
-export async function run(args: readonly string[], io: Io): Promise<ExitCode> {
+/** Runs one command line of a program with these commands, and returns its exit code. */
+export async function run(
+  args: readonly string[],
+  io: Io,
+  commands: readonly MakeCommand[],
+): Promise<ExitCode> {
   let exitCode: ExitCode = EXIT.ok;
   const program = new Command('natoutgoing')
     .description('decides which pod traffic leaves a node with the node’s, a chosen or the pod’s own address')
@@ -41,7 +25,7 @@ Example:
 
 Exit codes: 0 done; 1 refused, or differs; 2 wrong usage, or an error.`,
     );
-  for (const make of COMMANDS) program.addCommand(make(io, code => void (exitCode = code)));
+  for (const make of commands) program.addCommand(make(io, code => void (exitCode = code)));
   for (const command of [program, ...program.commands]) {
     command
       .exitOverride()

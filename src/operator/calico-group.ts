@@ -15,7 +15,8 @@ export type GroupState = 'unknown' | 'absent' | 'listed' | 'gone';
 
 export interface GroupFacts {
   readonly states: { readonly [G in CalicoGroup]: GroupState };
-  readonly migrated: boolean;
+  /** Absent while it is not known. */
+  readonly migrated?: boolean;
   /** What a person demands; the states have no say then. */
   readonly demanded?: CalicoGroup;
   /** The last answer. */
@@ -25,8 +26,9 @@ export interface GroupFacts {
 /** The group to read; undefined while none can be told apart from "not there yet". */
 export function chooseGroup({ states, migrated, demanded, previous }: GroupFacts): CalicoGroup | undefined {
   if (demanded !== undefined) return has(states[demanded]) ? demanded : undefined;
-  if (states.v1 === 'unknown' || (states.v3 === 'unknown' && migrated)) return previous;
-  if (states.v1 === 'listed') return migrated && states.v3 === 'listed' ? 'v3' : 'v1';
+  if (states.v1 === 'unknown' || (states.v3 === 'unknown' && migrated === true)) return previous;
+  if (states.v1 === 'listed' && has(states.v3) && migrated === undefined) return previous;
+  if (states.v1 === 'listed') return migrated === true && states.v3 === 'listed' ? 'v3' : 'v1';
   if (states.v3 === 'listed') return 'v3';
   // Nothing is served that could say more than what was seen last.
   return previous ?? (states.v1 === 'gone' ? 'v1' : undefined);

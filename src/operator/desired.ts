@@ -33,8 +33,12 @@ export interface Desired {
   readonly nodes: readonly DesiredObject[];
 }
 
-/** What was made of a plan; given back to the next call, an equal plan is not encoded again. */
-export type DesiredCache = ReadonlyMap<string, { readonly plan: Plan; readonly desired: DesiredPlan }>;
+/** What was made of plans and nodes; given back to the next call, what is equal is not encoded again. */
+export interface DesiredCache {
+  readonly plans: ReadonlyMap<string, { readonly plan: Plan; readonly desired: DesiredPlan }>;
+  /** By the Node object, thousands of which stay the same. */
+  readonly nodes: WeakMap<RawObject, { readonly values: NodeValues; readonly desired: DesiredObject }>;
+}
 
 /**
  * The objects of all groups and nodes. A plan's name says for which policies it is, not what they say. `nodes` are the
@@ -43,13 +47,14 @@ export type DesiredCache = ReadonlyMap<string, { readonly plan: Plan; readonly d
 export function desiredObjects(
   { groups, values }: Pick<ClusterPlan, 'groups' | 'values'>,
   nodes: ReadonlyMap<string, RawObject>,
-  earlier: DesiredCache,
+  earlier?: DesiredCache,
 ): { readonly desired: Desired; readonly cache: DesiredCache } {
   const cache = new Map<string, { plan: Plan; desired: DesiredPlan }>();
+  const cachedNodes: DesiredCache['nodes'] = earlier?.nodes ?? new WeakMap();
   const masqNodes: DesiredObject[] = [];
   for (const group of groups) {
     const name = `plan-${group.id}`;
-    const kept = earlier.get(name);
+    const kept = earlier?.plans.get(name);
     const members = group.nodes.filter(node => runsApplier(nodes.get(node)));
     const desired =
       kept !== undefined && samePlan(kept.plan, group.plan)
@@ -58,15 +63,23 @@ export function desiredObjects(
     cache.set(name, { plan: group.plan, desired: { ...desired, nodes: members } });
     for (const node of members) {
       const owner = nodes.get(node);
-      if (owner !== undefined)
-        masqNodes.push(masqNodeObject(node, name, values.get(node) ?? new Map(), owner));
+      if (owner === undefined) continue;
+      const own = values.get(node) ?? NO_VALUES;
+      let made = cachedNodes.get(owner);
+      if (made?.desired.plan !== name || made.values !== own) {
+        made = { values: own, desired: masqNodeObject(node, name, own, owner) };
+        cachedNodes.set(owner, made);
+      }
+      masqNodes.push(made.desired);
     }
   }
   return {
     desired: { plans: [...cache.values()].map(entry => entry.desired), nodes: masqNodes },
-    cache,
+    cache: { plans: cache, nodes: cachedNodes },
   };
 }
+
+const NO_VALUES: NodeValues = new Map();
 
 function desiredPlan(name: string, group: string, plan: Plan): DesiredPlan {
   const specs = planObjects(plan, name);

@@ -4,8 +4,8 @@ import type { Health } from '../cluster/list-watch.ts';
 import { chooseGroup, type GroupState, isMigrated } from './calico-group.ts';
 import type { RawObjects, RawSnapshot } from './snapshot.ts';
 import {
+  CALICO_GROUPS,
   CALICO_KINDS,
-  CALICO_VERSIONS,
   type CalicoGroup,
   type CalicoKind,
   type SourceKey,
@@ -29,6 +29,8 @@ export type Gathered =
       readonly masqPlans: RawObjects;
       /** Sentences about sources that fail at present; what they showed last is in `raw`. */
       readonly stale: readonly string[];
+      /** Whether a source fails, if perhaps not yet for so long that it is spoken of. */
+      readonly failing: boolean;
     };
 
 export interface GatherOptions {
@@ -48,7 +50,7 @@ const NONE: ReadonlyMap<string, RawObject> = new Map();
 export function gather(watched: Watched, { demanded, previous, now }: GatherOptions): Gathered {
   const group = chooseGroup({
     states: { v1: groupState(watched, 'v1'), v3: groupState(watched, 'v3') },
-    migrated: isMigrated(watched.objects('migrations').values()),
+    ...migrationOf(watched),
     ...(demanded === undefined ? {} : { demanded }),
     ...(previous === undefined ? {} : { previous }),
   });
@@ -69,7 +71,8 @@ export function gather(watched: Watched, { demanded, previous, now }: GatherOpti
     ready: true,
     group,
     raw: {
-      policies: watched.objects('policies'),
+      // What is told of policies is told after writes, when the watch may have gone on: it must be of what was planned.
+      policies: new Map(watched.objects('policies')),
       nodes: watched.objects('nodes'),
       pools: calico('pools'),
       networkSets: calico('networkSets'),
@@ -78,12 +81,19 @@ export function gather(watched: Watched, { demanded, previous, now }: GatherOpti
     masqNodes: watched.objects('masqNodes'),
     masqPlans: watched.objects('masqPlans'),
     stale: used.flatMap(key => staleText(watched, key, now)),
+    failing: used.some(key => watched.health(key).failing !== undefined),
   };
 }
 
 /** A kind that was never there is none: a cluster may have IPPools and no CRD of GlobalNetworkSets. */
 const isServed = (watched: Watched, kind: CalicoKind, group: CalicoGroup): boolean =>
   watched.health(`${kind}/${group}`).listed;
+
+/** A cluster where nobody migrates has no such kind; while that is not known neither is the answer. */
+function migrationOf(watched: Watched): { readonly migrated?: boolean } {
+  if (stateOf(watched.health('migrations')) === 'unknown') return {};
+  return { migrated: isMigrated(watched.objects('migrations').values()) };
+}
 
 function groupState(watched: Watched, group: CalicoGroup): GroupState {
   const states = CALICO_KINDS.map(kind => stateOf(watched.health(`${kind}/${group}`)));
@@ -107,13 +117,13 @@ function waitingText(watched: Watched, key: SourceKey): string {
 }
 
 function waitingForPools(watched: Watched, demanded: CalicoGroup | undefined): string {
-  const groups = demanded === undefined ? (['v1', 'v3'] as const) : [demanded];
-  const told = groups.map(group => {
-    const { failing } = watched.health(`pools/${group}`);
-    const { group: name, version } = CALICO_VERSIONS[group];
-    return `${name}/${version}: ${failing === undefined ? 'no answer yet' : failing.reason}`;
-  });
-  return `IPPools have not been listed yet (${told.join('; ')})`;
+  const groups = demanded === undefined ? CALICO_GROUPS : [demanded];
+  const calico = groups.flatMap(group => CALICO_KINDS.map((kind): SourceKey => `${kind}/${group}`));
+  const keys: readonly SourceKey[] = demanded === undefined ? [...calico, 'migrations'] : calico;
+  const unknown = keys.filter(key => stateOf(watched.health(key)) === 'unknown');
+  const asked = unknown.length > 0 ? unknown : calico.filter(key => !watched.health(key).listed);
+  const told = asked.map(key => `${whatOf(key)}: ${watched.health(key).failing?.reason ?? 'no answer yet'}`);
+  return `it is not known yet which group of Calico's to read (${told.join('; ')})`;
 }
 
 function staleText(watched: Watched, key: SourceKey, now: number): readonly string[] {

@@ -26,7 +26,7 @@ export function createLoop({ clock, minIntervalMs, work }: LoopParts): Loop {
   let ring = (): void => {};
 
   const rest = async (ms: number, signal: AbortSignal): Promise<void> => {
-    if (woken) return;
+    if (woken || signal.aborted) return;
     // By hand: AbortSignal.any would leave something behind at a signal that lives as long as the process.
     const waking = new AbortController();
     const stop = (): void => waking.abort();

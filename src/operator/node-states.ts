@@ -47,7 +47,7 @@ export function tallyOf(
   const failed: NamedTrouble[] = [];
   const warned: NamedTrouble[] = [];
   for (const name of plan.nodes) {
-    const node = stateOf(masqNodes.get(name)?.['status'], plan.contentHash, now);
+    const node = stateOf(masqNodes.get(name), plan.contentHash, now);
     if (node.state === 'failed') failed.push({ name, ...node.trouble });
     if (node.state === 'programmed') programmed += 1;
     if (node.state === 'programmed' && node.warning !== undefined) warned.push({ name, ...node.warning });
@@ -77,7 +77,8 @@ const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a +
 const firstOf = (troubles: readonly NamedTrouble[]): readonly NamedTrouble[] =>
   troubles.toSorted((a, b) => (a.name < b.name ? -1 : 1)).slice(0, NAMED);
 
-function stateOf(status: unknown, contentHash: string, now: number): NodeState {
+function stateOf(object: RawObject | undefined, contentHash: string, now: number): NodeState {
+  const status = object?.['status'];
   if (!isObject(status)) return { state: 'pending' };
   const ready = conditionOf(status, 'Ready');
   const verified = Date.parse(String(own(status, 'lastVerifiedTime')));
@@ -89,7 +90,11 @@ function stateOf(status: unknown, contentHash: string, now: number): NodeState {
     };
   }
   if (ready?.status === 'False') return { state: 'failed', trouble: troubleOf(ready) };
-  if (ready?.status !== 'True' || own(status, 'contentHash') !== contentHash) return { state: 'pending' };
+  // The hash is of the plan, the generation of the node's own values in it: both must be in force.
+  const isCurrent =
+    own(status, 'contentHash') === contentHash &&
+    own(status, 'observedGeneration') === object?.metadata.generation;
+  if (ready?.status !== 'True' || !isCurrent) return { state: 'pending' };
   const contended = conditionOf(status, 'Contended');
   return contended?.status === 'True'
     ? { state: 'programmed', warning: troubleOf(contended) }

@@ -39,8 +39,10 @@ export interface PolicyStatus {
     readonly failed: number;
     readonly summary: string;
   };
-  readonly failedNodes: readonly NamedTrouble[];
-  readonly rules: readonly { readonly name: string; readonly id: string; readonly shadowedBy?: string }[];
+  /** Absent when empty, as a server-side apply leaves a list that was not empty before. */
+  readonly failedNodes?: readonly NamedTrouble[];
+  /** Likewise. */
+  readonly rules?: readonly { readonly name: string; readonly id: string; readonly shadowedBy?: string }[];
   readonly resolved: PolicyFacts['resolved'];
 }
 
@@ -78,21 +80,25 @@ export function policyStatus(
       };
     }),
     nodes: { desired, programmed: done, failed, summary: `${done}/${desired}` },
-    failedNodes: nodes.failedNodes.map(trouble => ({
-      ...trouble,
-      message: cut(trouble.message, MAX_MESSAGE),
-    })),
-    rules: (policy?.spec.rules ?? []).map(({ name }) => {
-      const by = shadowed.get(name)?.[0];
-      return {
-        name,
-        id: shortHash(`${policy?.name}/${name}`),
-        ...(by === undefined ? {} : { shadowedBy: by }),
-      };
-    }),
+    ...(nodes.failedNodes.length === 0 ? {} : { failedNodes: nodes.failedNodes.map(shortened) }),
+    ...(policy === undefined ? {} : { rules: rulesOf(policy, shadowed) }),
     resolved: facts.resolved,
   };
 }
+
+const shortened = (trouble: NamedTrouble): NamedTrouble => ({
+  ...trouble,
+  message: cut(trouble.message, MAX_MESSAGE),
+});
+
+const rulesOf = (
+  { name: policy, spec }: MasqPolicy,
+  shadowed: PolicyFacts['shadowed'],
+): NonNullable<PolicyStatus['rules']> =>
+  spec.rules.map(({ name }) => {
+    const by = shadowed.get(name)?.[0];
+    return { name, id: shortHash(`${policy}/${name}`), ...(by === undefined ? {} : { shadowedBy: by }) };
+  });
 
 /** The first few, and how many more of `count`. */
 function listed(items: readonly string[], between = '; ', count = items.length): string {

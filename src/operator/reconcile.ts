@@ -1,5 +1,6 @@
 // One run of the operator: what the watches know → plans → the writes that are missing → what policies are told.
 // Level-triggered and without a memory that counts: every run looks at everything, and caches only save time.
+import type { Snapshot } from '../api/model.ts';
 import type { RecordedEvent } from '../cluster/events.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { KernelLog } from '../kernel/log.ts';
@@ -9,8 +10,9 @@ import { type Desired, type DesiredCache, desiredObjects } from './desired.ts';
 import { type Gathered, gather, STALE_AFTER_MS, type Watched } from './gather.ts';
 import { createKnown } from './known.ts';
 import { createRefusalTeller } from './refusals.ts';
+import { createRetries } from './retries.ts';
 import { createSnapshotReader, type ReadSnapshot } from './snapshot.ts';
-import { type CalicoGroup, projectOf, SOURCES } from './sources.ts';
+import { type CalicoGroup, projectOf } from './sources.ts';
 import { createStatuses, type SendStatus } from './statuses.ts';
 import { carryOut, type Send, type WriterParts, type WriteReport } from './writer.ts';
 import { writesFor } from './writes.ts';
@@ -45,11 +47,10 @@ export interface RunReport {
 
 type Ready = Extract<Gathered, { ready: true }>;
 
-/** One run after a failed write. */
-const RETRY_MS = 1_000;
-const LONGEST_RETRY_MS = 30_000;
-/** The watch needs a moment to show what another one wrote. */
-const CONFLICT_MS = 200;
+/** So many failed writes are told. */
+const TOLD_FAILURES = 10;
+/** A change waits so long at most for writes that it has no part in. */
+const STALENESS_MS = 50;
 /** For how long statuses may wait for a stream of changes to pause. */
 const STATUS_PATIENCE_MS = 1_000;
 
@@ -57,13 +58,14 @@ const STATUS_PATIENCE_MS = 1_000;
 export function createReconciler(parts: ReconcilerParts): { run(signal: AbortSignal): Promise<RunReport> } {
   const { watched, clock, wallClock, log } = parts;
   const read = createSnapshotReader();
-  const known = { masqplans: createKnown(), masqnodes: createKnown() };
+  const now = (): number => clock.now();
+  const known = { masqplans: createKnown(now), masqnodes: createKnown(now) };
+  const retries = createRetries(now);
   const tellStatuses = createStatuses(parts);
   const tellRefusals = createRefusalTeller(parts.record, log);
   let planned: { readonly read: ReadSnapshot; readonly plan: ClusterPlan } | undefined;
-  let desiredCache: DesiredCache = new Map();
+  let desiredCache: DesiredCache | undefined;
   let group: CalicoGroup | undefined;
-  let failedRuns = 0;
   let statusAt = Number.NEGATIVE_INFINITY;
 
   const planFor = (snapshot: ReadSnapshot): ClusterPlan => {
@@ -76,26 +78,50 @@ export function createReconciler(parts: ReconcilerParts): { run(signal: AbortSig
     return plan;
   };
 
-  const write = (gathered: Ready, desired: Desired, signal: AbortSignal): Promise<WriteReport> => {
+  const gatherNow = (): Gathered =>
+    gather(watched, {
+      now: wallClock().getTime(),
+      ...given('demanded', parts.demandedGroup),
+      ...given('previous', group),
+    });
+
+  /**
+   * Whether what is planned with is not any more what it was, so that the rest of a run is better left. Asked seldom,
+   * and not of what nodes report: our own writes come back as changes, and a run each would cost more than they do.
+   */
+  const staleness = (planned: Snapshot): (() => boolean) => {
+    let askedAt = clock.now();
+    return () => {
+      if (!parts.isWoken() || clock.now() - askedAt < STALENESS_MS) return false;
+      askedAt = clock.now();
+      const gathered = gatherNow();
+      return !gathered.ready || read(gathered.raw).snapshot !== planned;
+    };
+  };
+
+  const write = (
+    gathered: Ready,
+    desired: Desired,
+    isStale: () => boolean,
+    signal: AbortSignal,
+  ): Promise<WriteReport> => {
     const actual = {
       masqPlans: known.masqplans.over(gathered.masqPlans),
       masqNodes: known.masqnodes.over(gathered.masqNodes),
     };
-    const writerParts = { send: parts.send, known, project: PROJECT, log, onWrite: parts.onWrite };
-    return carryOut(writesFor(desired, actual), writerParts, parts.isWoken, signal);
+    const writerParts = { send: parts.send, known, project: PROJECT, retries, onWrite: parts.onWrite };
+    return carryOut(writesFor(desired, actual), writerParts, isStale, signal);
   };
 
-  const againAfter = ({ failures, conflicts, interrupted }: WriteReport): number | undefined => {
-    failedRuns = failures.length > 0 ? failedRuns + 1 : 0;
-    if (failures.length > 0) return Math.min(RETRY_MS * 2 ** (failedRuns - 1), LONGEST_RETRY_MS);
-    if (conflicts > 0) return CONFLICT_MS;
-    return interrupted ? 0 : undefined;
+  const againAfter = ({ interrupted }: WriteReport): number | undefined => {
+    const retry = retries.nextMs();
+    if (interrupted && retry === undefined) return 0;
+    return soonest([retry, known.masqplans.doubtMs(), known.masqnodes.doubtMs()]);
   };
 
   return {
     async run(signal) {
-      const options = { now: wallClock().getTime(), ...given('demanded', parts.demandedGroup) };
-      const gathered = gather(watched, { ...options, ...given('previous', group) });
+      const gathered = gatherNow();
       if (!gathered.ready) return waiting(gathered.waitingFor);
       if (group !== gathered.group) log.info({ group: gathered.group }, 'API group of Calico chosen');
       group = gathered.group;
@@ -103,14 +129,15 @@ export function createReconciler(parts: ReconcilerParts): { run(signal: AbortSig
       const plan = planFor(snapshot);
       const { desired, cache } = desiredObjects(plan, gathered.raw.nodes, desiredCache);
       desiredCache = cache;
-      const report = await write(gathered, desired, signal);
+      const isStale = staleness(snapshot.snapshot);
+      const report = await write(gathered, desired, isStale, signal);
       const writeAgain = againAfter(report);
       let statusAgain: number | undefined = STATUS_PATIENCE_MS;
-      const troubles = [...gathered.stale, ...report.failures];
+      const troubles = [...gathered.stale, ...firstOf(report.failures)];
       if (!parts.isWoken() || clock.now() - statusAt > STATUS_PATIENCE_MS) {
         tellRefusals(snapshot.refused, gathered.group);
         const input = { policies: gathered.raw.policies, masqNodes: gathered.masqNodes, read: snapshot };
-        statusAgain = await tellStatuses({ ...input, planned: plan, desired, troubles }, signal);
+        statusAgain = await tellStatuses({ ...input, planned: plan, desired, troubles, isStale }, signal);
         statusAt = clock.now();
       }
       return {
@@ -123,7 +150,7 @@ export function createReconciler(parts: ReconcilerParts): { run(signal: AbortSig
         refused: snapshot.refused.length,
         ...given(
           'againMs',
-          soonest([writeAgain, statusAgain, isFailing(watched) ? STALE_AFTER_MS : undefined]),
+          soonest([writeAgain, statusAgain, gathered.failing ? STALE_AFTER_MS : undefined]),
         ),
       };
     },
@@ -135,6 +162,15 @@ const PROJECT: WriterParts['project'] = {
   masqnodes: projectOf('masqNodes'),
 };
 
+/** Thousands of nodes may fail alike. */
+const firstOf = (failures: readonly string[]): readonly string[] =>
+  failures.length <= TOLD_FAILURES
+    ? failures
+    : [
+        ...failures.toSorted().slice(0, TOLD_FAILURES),
+        `and ${failures.length - TOLD_FAILURES} more writes failed`,
+      ];
+
 const given = <K extends string, T>(key: K, value: T | undefined): { readonly [P in K]?: T } =>
   (value === undefined ? {} : { [key]: value }) as { readonly [P in K]?: T };
 
@@ -142,9 +178,6 @@ const soonest = (delays: readonly (number | undefined)[]): number | undefined =>
   const known = delays.filter(delay => delay !== undefined);
   return known.length === 0 ? undefined : Math.min(...known);
 };
-
-const isFailing = (watched: Watched): boolean =>
-  SOURCES.some(({ key }) => watched.health(key).failing !== undefined);
 
 const waiting = (troubles: readonly string[]): RunReport => ({
   ready: false,

@@ -111,8 +111,8 @@ const planOf = (object: RawObject): unknown => {
 
 function statusOf(status: unknown): unknown {
   if (!isObject(status)) return undefined;
-  const { plan, contentHash, conditions, lastVerifiedTime } = status;
-  return { plan, contentHash, conditions, lastVerifiedTime };
+  const { plan, contentHash, conditions, lastVerifiedTime, observedGeneration } = status;
+  return { plan, contentHash, conditions, lastVerifiedTime, observedGeneration };
 }
 
 /** What is compared of the owners; the API server fills in the rest. */

@@ -1,5 +1,6 @@
-// When a changed status of a policy is written. What the author of the policy asked for is said at once; nodes that
-// report one after the other are folded, so that thousands of them do not become thousands of writes.
+// When a changed status of a policy is written. What the author of the policy asked for is said at once, and so are the
+// first few changes that other objects bring; nodes that report one after the other, or get addresses and annotations
+// one after the other, are folded, so that thousands of them do not become thousands of writes.
 import { isDeepStrictEqual } from 'node:util';
 import { isObject, own } from '../api/fields.ts';
 
@@ -21,7 +22,7 @@ interface Account {
   differsSince: number | undefined;
 }
 
-/** Writes of one policy about its nodes: a few at once, then one every ten seconds. */
+/** Writes of one policy that its author did not ask for: a few at once, then one every ten seconds. */
 const BURST = 4;
 const REFILL_MS = 10_000;
 /** Nodes that are asked for something new answer within a moment; one write then tells of all of them. */
@@ -48,11 +49,11 @@ export function createStatusPace(): StatusPace {
         return undefined;
       }
       account.differsSince ??= now;
-      if (!isDeepStrictEqual(withoutNodes(there), withoutNodes(plain))) return 0;
+      if (isAuthors(there, plain)) return 0;
+      const empty = account.tokens > 0 ? 0 : Math.max(account.filledAt + REFILL_MS - now, 0);
+      if (!isDeepStrictEqual(withoutNodes(there), withoutNodes(plain))) return empty;
       const patience = isProgrammed(there) ? LATER_MS : SOON_MS;
-      const wait = account.differsSince + patience - now;
-      const empty = account.tokens > 0 ? 0 : account.filledAt + REFILL_MS - now;
-      return Math.max(wait, empty, 0);
+      return Math.max(account.differsSince + patience - now, empty);
     },
     wrote(name, now) {
       const account = accountOf(name, now);
@@ -64,6 +65,10 @@ export function createStatusPace(): StatusPace {
     },
   };
 }
+
+/** Whether the policy itself is new or was changed. */
+const isAuthors = (there: unknown, next: unknown): boolean =>
+  !isObject(there) || !isObject(next) || own(there, 'observedGeneration') !== own(next, 'observedGeneration');
 
 /** The conditions that speak of nodes. */
 const OF_NODES: readonly unknown[] = ['Programmed', 'Degraded'];

@@ -1,4 +1,5 @@
 // What policies are told, when there is something new to tell.
+import { isObject } from '../api/fields.ts';
 import type { Outcome } from '../cluster/apply.ts';
 import type { RawObject } from '../cluster/api.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -12,6 +13,7 @@ import { policyFacts, type Shadows, shadowsOf } from './policy-facts.ts';
 import { type Condition, policyStatus, type PolicyStatus } from './policy-status.ts';
 import type { RawObjects, ReadSnapshot } from './snapshot.ts';
 import { projectOf } from './sources.ts';
+import { createRetries } from './retries.ts';
 import { createStatusPace } from './status-pace.ts';
 
 export interface StatusParts {
@@ -39,10 +41,9 @@ export interface StatusInput {
   readonly desired: Desired;
   /** Sentences about what cannot be read or written at present. */
   readonly troubles: readonly string[];
+  /** Whether the rest is better left to the next run. */
+  readonly isStale: () => boolean;
 }
-
-/** Milliseconds until a status whose write failed, or met another's, is tried again. */
-const RETRY_MS = 1_000;
 
 /** A teller with a memory. A run writes what is due, and gives the milliseconds after which more may be. */
 export function createStatuses(
@@ -50,24 +51,29 @@ export function createStatuses(
 ): (input: StatusInput, signal: AbortSignal) => Promise<number | undefined> {
   const { clock, wallClock, log } = parts;
   const pace = createStatusPace();
-  const known = createKnown();
+  const known = createKnown(() => clock.now());
+  const retries = createRetries(() => clock.now());
   const shadowsFor = createShadows();
 
-  const tell = async (object: RawObject, status: PolicyStatus, signal: AbortSignal): Promise<boolean> => {
+  const tell = async (object: RawObject, status: PolicyStatus, signal: AbortSignal): Promise<void> => {
     const { name, uid } = object.metadata;
     try {
       const outcome = await parts.sendStatus({ name, uid, lock: object.metadata['lock'] }, status, signal);
-      pace.wrote(name, clock.now());
-      if (outcome.result === 'done') known.wrote(name, projectOf('policies')(outcome.object));
-      else known.forget(name);
+      if (outcome.result === 'done') {
+        pace.wrote(name, clock.now());
+        retries.done(name);
+        known.wrote(name, projectOf('policies')(outcome.object));
+        return;
+      }
+      known.forget(name);
+      // Another one wrote, or the policy is gone: the watch will say so.
       if (outcome.result === 'refused')
         log.warn({ policy: name, why: outcome.message }, 'status was refused');
-      return outcome.result === 'done' || outcome.result === 'notFound';
     } catch (error) {
       signal.throwIfAborted();
       log.warn({ policy: name, why: messageOf(error) }, 'status could not be written');
-      return false;
     }
+    retries.failed(name, lockOf(object), undefined);
   };
 
   return async (input, signal) => {
@@ -79,18 +85,23 @@ export function createStatuses(
     const { read, planned, troubles } = input;
     const state = { read, planned, tallies, shadows: shadowsFor(planned, input.desired), stale: troubles };
     pace.keep(policies);
+    retries.keep(new Set(policies.keys()));
     let again: number | undefined;
     const wait = (ms: number | undefined): void => {
       if (ms !== undefined) again = Math.min(again ?? ms, ms);
     };
     for (const [name, facts] of policyFacts(policies, state)) {
+      if (input.isStale()) return 0;
       const object = policies.get(name) as RawObject;
       const there = object['status'];
       const status = policyStatus(facts, conditionsIn(there), now.toISOString());
       const due = pace.due(name, there, status, clock.now());
-      if (due === 0) wait((await tell(object, status, signal)) ? undefined : RETRY_MS);
-      else wait(due);
+      if (due === undefined) retries.done(name);
+      if (due !== 0) wait(due);
+      else if (retries.held(name, lockOf(object)) === undefined) await tell(object, status, signal);
     }
+    wait(retries.nextMs());
+    wait(known.doubtMs());
     return again;
   };
 }
@@ -114,8 +125,10 @@ function createShadows(): (plan: ClusterPlan, desired: Desired) => ReadonlyMap<s
   };
 }
 
+const lockOf = ({ metadata }: RawObject): string => String(metadata['lock']);
+
 /** The conditions of a stored status whose times are to be kept; whatever else stands there has no say. */
 function conditionsIn(status: unknown): readonly Pick<Condition, 'type' | 'status' | 'lastTransitionTime'>[] {
   const conditions = (status as { conditions?: unknown } | undefined)?.conditions;
-  return Array.isArray(conditions) ? (conditions as Condition[]) : [];
+  return Array.isArray(conditions) ? (conditions as unknown[] as Condition[]).filter(isObject) : [];
 }

@@ -27,7 +27,7 @@ export type Write =
 
 /** Stages are done one after the other; writes of one stage may go side by side, but those of one plan in order. */
 export interface Stages {
-  /** For each plan its changed parts. */
+  /** For each plan its changed parts, then its parts too many. */
   readonly plans: readonly (readonly Write[])[];
   readonly nodes: readonly Write[];
   readonly removals: readonly Write[];
@@ -52,36 +52,53 @@ export function writesFor(desired: Desired, actual: Actual): Stages {
             lock: there === undefined ? undefined : textOf(there.metadata['lock']),
           },
         ];
+  const others = otherParts(desired, actual);
   const plans = desired.plans
-    .map(plan => plan.parts.flatMap(part => changed('masqplans', part, actual.masqPlans.get(part.name))))
+    .map(({ name, parts }) => [
+      ...parts.flatMap(part => changed('masqplans', part, actual.masqPlans.get(part.name))),
+      // A plan with a part too many is whole for nobody.
+      ...(others.get(name) ?? []).map(part => removal('masqplans', part)),
+    ])
     .filter(writes => writes.length > 0);
   const nodes = desired.nodes.flatMap(node => changed('masqnodes', node, actual.masqNodes.get(node.name)));
-  return { plans, nodes, removals: removals(desired, actual) };
+  return { plans, nodes, removals: removals(desired, actual, others) };
 }
 
-function removals(desired: Desired, actual: Actual): readonly Write[] {
-  const wantedNodes = new Set(desired.nodes.map(({ name }) => name));
-  const wantedParts = new Set(desired.plans.flatMap(({ parts }) => parts.map(({ name }) => name)));
-  const wantedPlans = new Set(desired.plans.map(({ name }) => name));
-  const inUse = new Set([...actual.masqNodes.values()].map(node => planNamed(node['spec'])));
-  const nodes = [...actual.masqNodes.values()].filter(({ metadata }) => !wantedNodes.has(metadata.name));
-  const plans = [...actual.masqPlans.values()].filter(object => {
-    if (wantedParts.has(object.metadata.name)) return false;
+type OtherParts = ReadonlyMap<string, readonly RawObject[]>;
+
+/** What is a part of no content any more, by the plan that it says it is of. */
+function otherParts(desired: Desired, actual: Actual): OtherParts {
+  const wanted = new Set(desired.plans.flatMap(({ parts }) => parts.map(({ name }) => name)));
+  const others = new Map<string, RawObject[]>();
+  for (const object of actual.masqPlans.values()) {
+    if (wanted.has(object.metadata.name)) continue;
     const plan = textOf(object['plan']);
-    // A part too many of a plan that is wanted belongs to no content any more.
-    return wantedPlans.has(plan) || !inUse.has(plan);
-  });
-  const remove =
-    (plural: 'masqplans' | 'masqnodes') =>
-    ({ metadata, plan }: RawObject): Write => ({
-      verb: 'delete',
-      plural,
-      name: metadata.name,
-      plan: plural === 'masqplans' ? textOf(plan) : '',
-      uid: textOf(metadata.uid),
-    });
-  return [...nodes.map(remove('masqnodes')), ...plans.map(remove('masqplans'))];
+    const known = others.get(plan);
+    if (known === undefined) others.set(plan, [object]);
+    else known.push(object);
+  }
+  return others;
 }
+
+function removals(desired: Desired, actual: Actual, others: OtherParts): readonly Write[] {
+  const wantedNodes = new Set(desired.nodes.map(({ name }) => name));
+  const wantedPlans = new Set(desired.plans.map(({ name }) => name));
+  const masqNodes = [...actual.masqNodes.values()];
+  const inUse = new Set(masqNodes.map(node => planNamed(node['spec'])));
+  const nodes = masqNodes.filter(({ metadata }) => !wantedNodes.has(metadata.name));
+  const parts = [...others].flatMap(([plan, objects]) =>
+    wantedPlans.has(plan) || inUse.has(plan) ? [] : objects,
+  );
+  return [...nodes.map(node => removal('masqnodes', node)), ...parts.map(part => removal('masqplans', part))];
+}
+
+const removal = (plural: 'masqplans' | 'masqnodes', { metadata, plan }: RawObject): Write => ({
+  verb: 'delete',
+  plural,
+  name: metadata.name,
+  plan: plural === 'masqplans' ? textOf(plan) : '',
+  uid: textOf(metadata.uid),
+});
 
 const planNamed = (spec: unknown): string =>
   typeof spec === 'object' && spec !== null && 'plan' in spec ? textOf(spec.plan) : '';

@@ -68,7 +68,7 @@ async function reportAll({ cluster }: Lab): Promise<void> {
     plans.flatMap(({ spec }) => (spec.part === 0 ? [[spec.plan, spec.contentHash]] : [])),
   );
   const nodes = (await cluster.list('MasqNode')) as unknown as readonly {
-    metadata: { name: string };
+    metadata: { name: string; generation: number };
     spec: { plan: string };
   }[];
   const time = new Date().toISOString().replace(/\.\d+Z$/, 'Z');
@@ -78,6 +78,7 @@ async function reportAll({ cluster }: Lab): Promise<void> {
       metadata.name,
       {
         status: {
+          observedGeneration: metadata.generation,
           plan: spec.plan,
           contentHash: hashes.get(spec.plan),
           lastVerifiedTime: time,

@@ -1,0 +1,132 @@
+// What is known of this node's kernel and said of it: in the status of its MasqNode, in metrics, in Events.
+import type { Logger } from 'pino';
+import type { Api } from '../cluster/api.ts';
+import { applyObject } from '../cluster/apply.ts';
+import { createRecorder } from '../cluster/events.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { type DriverReport, repairsOf } from '../kernel/report.ts';
+import { createIncidents } from './incidents.ts';
+import type { Occasion } from './keeper.ts';
+import type { ApplierMetrics } from './metrics.ts';
+import { MASQ_NODES, type MasqNodeFacts } from './plan-source.ts';
+import { type NodeFacts, nodeStatus, type NodeStatus } from './status.ts';
+import { createStatusWriter } from './status-writer.ts';
+import type { Trouble, WantedPlan } from './wanted-plan.ts';
+
+export interface NodeReportParts {
+  readonly api: Api;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly wallClock: () => Date;
+  readonly random: () => number;
+  readonly log: Logger;
+  readonly metrics: ApplierMetrics;
+  /** The MasqNode as it is known now; undefined: there is none to tell. */
+  readonly node: () => MasqNodeFacts | undefined;
+}
+
+export interface NodeReport {
+  /** The driver ran; `seconds` is how long. */
+  ran(report: DriverReport, occasion: Occasion, plan: WantedPlan, seconds: number): void;
+  /** The plan of the API cannot be followed, or can again. */
+  hasTrouble(trouble: Trouble | undefined): void;
+  /** The chosen backend is not the one of others, or is. */
+  otherBackend(why: string | undefined): void;
+  /** Something about the MasqNode changed: it may have to be told anew. */
+  tell(): void;
+  /** Why this node is not as it shall be; undefined: it is. */
+  fault(): string | undefined;
+  /** Writes the status until the signal aborts. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+const API_VERSION = 'natoutgoing.io/v1alpha1';
+const FIELD_MANAGER = 'natoutgoing-applier';
+
+type Changing<T> = { -readonly [K in keyof T]: T[K] };
+
+export const isProgrammed = (report: DriverReport): boolean =>
+  Object.values(report.families).every(family => family.ok);
+
+export function createNodeReport(parts: NodeReportParts): NodeReport {
+  const { api, nodeName, clock, wallClock, log, metrics } = parts;
+  const facts: Changing<NodeFacts> = { generation: 0, driftRepairs: 0 };
+  let told: NodeStatus | undefined;
+  const regarding = () => ({
+    apiVersion: API_VERSION,
+    kind: 'MasqNode',
+    name: nodeName,
+    uid: parts.node()?.uid ?? '',
+  });
+  const record = createRecorder({
+    api,
+    clock,
+    wallClock,
+    log,
+    controller: 'natoutgoing.io/applier',
+    instance: nodeName,
+  });
+  const incidents = createIncidents({ log, record, regarding });
+  const writer = createStatusWriter({
+    clock,
+    random: parts.random,
+    log,
+    send: ({ uid, status }, signal) => {
+      const node = parts.node();
+      const body = { apiVersion: API_VERSION, kind: 'MasqNode', metadata: { name: nodeName }, status };
+      const target = { collection: MASQ_NODES, name: nodeName, subresource: 'status', uid } as const;
+      // On a status the server looks at no uid: the version alone keeps it from a MasqNode that was made anew.
+      const lock = node?.uid === uid ? { lock: node.version } : {};
+      return applyObject(api, { ...target, ...lock, fieldManager: FIELD_MANAGER, body }, signal);
+    },
+  });
+  const set = <K extends keyof NodeFacts>(key: K, value: NodeFacts[K] | undefined): void => {
+    if (value === undefined) delete facts[key];
+    else facts[key] = value;
+  };
+  const tell = (): void => {
+    const node = parts.node();
+    if (node === undefined) return;
+    told = nodeStatus(facts, told, wallClock());
+    writer.offer({ uid: node.uid, status: told });
+  };
+  return {
+    tell,
+    ran(report, occasion, plan, seconds) {
+      metrics.ran(report, occasion, seconds);
+      facts.report = report;
+      if (isProgrammed(report)) {
+        facts.verifiedAt = wallClock();
+        nowInForce(facts, plan, wallClock());
+        if (plan.origin !== undefined) metrics.follows(plan.origin.name, plan.origin.contentHash);
+      }
+      if (occasion === 'verify') facts.driftRepairs += repairsOf(report).length;
+      incidents.saw(report, occasion);
+      tell();
+    },
+    hasTrouble(trouble) {
+      if (trouble !== undefined && facts.trouble?.message !== trouble.message) {
+        log.warn(trouble, 'the plan of the API cannot be followed');
+      }
+      set('trouble', trouble);
+      tell();
+    },
+    otherBackend(why) {
+      set('otherBackend', why);
+      tell();
+    },
+    fault() {
+      if (facts.trouble !== undefined) return facts.trouble.message;
+      const holds = facts.report !== undefined && isProgrammed(facts.report);
+      return holds ? undefined : 'the kernel does not hold the plan';
+    },
+    run: signal => writer.run(signal),
+  };
+}
+
+/** The generation counts when its values are in force, not when it was seen. */
+function nowInForce(facts: Changing<NodeFacts>, plan: WantedPlan, at: Date): void {
+  if (plan.nodeGeneration !== undefined) facts.generation = plan.nodeGeneration;
+  if (plan.origin === undefined || facts.applied?.origin === plan.origin) return;
+  facts.applied = { origin: plan.origin, at };
+}
