@@ -20,6 +20,8 @@ interface Account {
   tokens: number;
   filledAt: number;
   differsSince: number | undefined;
+  /** What is to be written is about a change of the author's, whose nodes have not answered to it yet. */
+  authors: boolean;
 }
 
 /** Writes of one policy that its author did not ask for: a few at once, then one every ten seconds. */
@@ -33,7 +35,12 @@ const LATER_MS = 5_000;
 export function createStatusPace(): StatusPace {
   const accounts = new Map<string, Account>();
   const accountOf = (name: string, now: number): Account => {
-    const account = accounts.get(name) ?? { tokens: BURST, filledAt: now, differsSince: undefined };
+    const account = accounts.get(name) ?? {
+      tokens: BURST,
+      filledAt: now,
+      differsSince: undefined,
+      authors: false,
+    };
     accounts.set(name, account);
     const refills = Math.floor((now - account.filledAt) / REFILL_MS);
     account.tokens = Math.min(BURST, account.tokens + refills);
@@ -49,7 +56,8 @@ export function createStatusPace(): StatusPace {
         return undefined;
       }
       account.differsSince ??= now;
-      if (isAuthors(there, plain)) return 0;
+      account.authors = isAuthors(there, plain);
+      if (account.authors) return 0;
       const empty = account.tokens > 0 ? 0 : Math.max(account.filledAt + REFILL_MS - now, 0);
       if (!isDeepStrictEqual(withoutNodes(there), withoutNodes(plain))) return empty;
       const patience = isProgrammed(there) ? LATER_MS : SOON_MS;
@@ -57,7 +65,8 @@ export function createStatusPace(): StatusPace {
     },
     wrote(name, now) {
       const account = accountOf(name, now);
-      account.tokens = Math.max(0, account.tokens - 1);
+      account.tokens = account.authors ? BURST : Math.max(0, account.tokens - 1);
+      account.authors = false;
       account.differsSince = undefined;
     },
     keep(names) {

@@ -5,7 +5,10 @@ import { hasOwnFelix } from './pool-default.ts';
 import { matchesSelector, selectorKey } from './select.ts';
 
 export interface NodeGroup {
-  /** Names which policies the plan is for, not what they say: a change of content is an update in place. */
+  /**
+   * Names which of the policies' node selectors select the nodes, not which policies there are: a policy more, of all
+   * nodes or of a selector that is known, is an update of the plan in place and no change of any node.
+   */
   readonly id: string;
   /** In the order in which they are asked. */
   readonly policies: readonly MasqPolicy[];
@@ -45,13 +48,14 @@ export function groupNodes(
   }
   const order = [...distinct.keys()];
   const groups = [...byKey].map(([key, members]) => {
-    const selected = new Set(order.filter((_, i) => key[i] === '1'));
+    const selected = order.filter((_, i) => key[i] === '1');
     const own = key.slice(order.length + 1);
-    const chosen = policies.filter(policy => selected.has(selectorKey(policy.spec.nodeSelector)));
-    const id = shortHash(JSON.stringify([chosen.map(policy => policy.name).sort(), own]));
+    const chosen = policies.filter(policy => selected.includes(selectorKey(policy.spec.nodeSelector)));
+    // An absent selector selects every node, and so says nothing about a group.
+    const id = shortHash(JSON.stringify([selected.filter(selector => selector !== '').sort(), own]));
     return { id, policies: chosen, nodes: members.sort() };
   });
-  return { groups: mergeEqual(groups), cache };
+  return { groups: groups.sort((a, b) => (a.id < b.id ? -1 : 1)), cache };
 }
 
 /** One character for each distinct selector: whether it selects the node. */
@@ -68,17 +72,4 @@ function selectedBy(
     cache.byNode.set(node, key);
   }
   return key;
-}
-
-/** Different selectors may select the same policies' nodes; by id they are one group. */
-function mergeEqual(groups: readonly NodeGroup[]): readonly NodeGroup[] {
-  const byId = new Map<string, NodeGroup>();
-  for (const group of groups) {
-    const other = byId.get(group.id);
-    byId.set(
-      group.id,
-      other === undefined ? group : { ...group, nodes: [...other.nodes, ...group.nodes].sort() },
-    );
-  }
-  return [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }

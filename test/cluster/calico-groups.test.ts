@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Prober } from '../../src/demo/model.ts';
 import { block, policy, pool } from '../kernel/scene.ts';
 import type { CalicoGroupName } from './cluster.ts';
-import { type Lab, type LabNode, openLab } from './lab.ts';
+import { type Lab, type LabNode, type LabOperator, openLab } from './lab.ts';
 import { installCrds, type KubeObject } from './objects.ts';
 import { waitFor } from './wait.ts';
 
@@ -48,12 +48,13 @@ const MIGRATIONS: KubeObject = {
 describe('the API groups of Calico', () => {
   let lab: Lab;
   let node: LabNode;
+  let operator: LabOperator;
   const signal = new AbortController().signal;
   afterEach(() => lab?.close());
 
   const open = async (calico: readonly CalicoGroupName[]): Promise<void> => {
     lab = await openLab({ calico }, signal);
-    await lab.startOperator();
+    operator = await lab.startOperator();
     node = await lab.addNode('worker-1');
     for (const group of calico) await addPools(group);
     if (calico.length > 0) await node.sees({ source: OTHER, destination: FAR }, node.address[4]);
@@ -80,6 +81,18 @@ describe('the API groups of Calico', () => {
     expect([...(kept?.seen.keys() ?? [])]).toEqual([KEPT]);
     expect(masqueraded?.sent).toBeGreaterThan(100);
   };
+  const degraded = (): Promise<{ readonly reason: string; readonly message: string }> =>
+    waitFor(
+      async () => {
+        const found = (await lab.cluster.get('MasqPolicy', 'watcher')) as unknown as {
+          status?: {
+            conditions?: readonly { type: string; status: string; reason: string; message: string }[];
+          };
+        };
+        return found.status?.conditions?.find(({ type, status }) => type === 'Degraded' && status === 'True');
+      },
+      { what: 'the policy to be degraded', limitMs: 45_000 },
+    );
   const removeCrds = async (group: CalicoGroupName): Promise<void> => {
     const end = `.${VERSIONS[group].split('/')[0]}`;
     for (const kind of ['ippools', 'globalnetworksets', 'felixconfigurations']) {
@@ -160,23 +173,38 @@ describe('the API groups of Calico', () => {
     await allRight(prober);
   });
 
+  it('a list that is forbidden leaves what was known in force, and policies say since when', async () => {
+    await open(['v1']);
+    await lab.cluster.apply(policy('watcher', [{ to: [block('9.9.9.0/24')], action: 'Preserve' }]));
+    const role = '/apis/rbac.authorization.k8s.io/v1/clusterroles/natoutgoing-operator';
+    const { client } = lab.cluster.server;
+    const { rules } = (await client.request('GET', role)).body as {
+      rules: readonly { apiGroups: readonly string[] }[];
+    };
+    const setRules = async (to: readonly object[]): Promise<void> => {
+      const answer = await client.request('PATCH', role, {
+        body: { rules: to },
+        contentType: 'application/merge-patch+json',
+      });
+      expect(answer.status).toBe(200);
+    };
+    const prober = await probing();
+    await setRules(rules.filter(({ apiGroups }) => !apiGroups.includes('crd.projectcalico.org')));
+    // A watch that is open is not asked for its rights again.
+    operator.relay.cut();
+    expect((await degraded()).message).toMatch(/IPPools .* cannot be read since \d{4}-.*forbidden/);
+    await allRight(prober);
+    await setRules(rules);
+    await toggle('v1', false);
+    await node.sees({ source: OTHER, destination: FAR }, OTHER);
+  });
+
   it('a group that vanishes leaves what was known in force, and policies say since when', async () => {
     await open(['v1']);
     await lab.cluster.apply(policy('watcher', [{ to: [block('9.9.9.0/24')], action: 'Preserve' }]));
     const prober = await probing();
     await removeCrds('v1');
-    const degraded = await waitFor(
-      async () => {
-        const found = (await lab.cluster.get('MasqPolicy', 'watcher')) as unknown as {
-          status?: {
-            conditions?: readonly { type: string; status: string; reason: string; message: string }[];
-          };
-        };
-        return found.status?.conditions?.find(({ type, status }) => type === 'Degraded' && status === 'True');
-      },
-      { what: 'the policy to be degraded', limitMs: 45_000 },
-    );
-    expect(degraded).toMatchObject({
+    expect(await degraded()).toMatchObject({
       reason: 'SourceUnavailable',
       message: expect.stringMatching(/IPPools .* cannot be read since \d{4}-/),
     });

@@ -69,11 +69,18 @@ describe('objects, packets, status', () => {
   });
 
   it('follows a policy that is made, changed and deleted', async () => {
+    const generations = async (): Promise<readonly unknown[]> =>
+      (await lab.cluster.list('MasqNode')).map(
+        ({ metadata }) => (metadata as { generation?: number }).generation,
+      );
+    const before = await generations();
     await lab.cluster.apply(policy('keep', [{ to: [block('8.8.0.0/16')], action: 'Preserve' }]));
     await a.sees({ source: POD, destination: FAR }, POD);
     await b.sees({ source: POD, destination: FAR }, POD);
     const made = await says('keep', 'Programmed', 'True');
     expect(made.nodes?.summary).toBe('2/2');
+    // One plan was written, whatever the number of nodes.
+    expect(await generations()).toEqual(before);
     await lab.cluster.apply(
       policy('keep', [{ to: [block('8.8.0.0/16')], action: 'SNAT', snat: { addresses: ['198.51.100.7'] } }]),
     );
