@@ -22,8 +22,8 @@ export async function watchBackend(
   if (backend === 'auto') return;
   while (!signal.aborted) {
     try {
-      const { tools, why } = await detectBackend(runContext({ exec, clock, signal }));
-      const other = tools.backend !== backend;
+      const { tools, why, byNeighbours } = await detectBackend(runContext({ exec, clock, signal }));
+      const other = byNeighbours === true && tools.backend !== backend;
       tell(other ? `--backend ${backend} was chosen, and others use ${tools.backend}: ${why}` : undefined);
     } catch {
       // What cannot be looked at is reported by the driver, which needs the same tools.

@@ -56,9 +56,13 @@ export function createKeeper<W extends Wanted>({
 
   /** Sleeps until the next look is due or new tables came. */
   const rest = async (ms: number, signal: AbortSignal): Promise<void> => {
+    // Not AbortSignal.any: what it makes stays known to a signal that lives as long as the process.
     const woken = new AbortController();
-    wake = () => woken.abort();
-    if (!fresh) await clock.sleep(ms, AbortSignal.any([signal, woken.signal])).catch(() => {});
+    const stop = (): void => woken.abort();
+    wake = stop;
+    signal.addEventListener('abort', stop, { once: true });
+    if (!fresh && !signal.aborted) await clock.sleep(ms, woken.signal).catch(() => {});
+    signal.removeEventListener('abort', stop);
     wake = () => {};
   };
 

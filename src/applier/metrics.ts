@@ -4,7 +4,8 @@ import { type DriverReport, repairsOf } from '../kernel/report.ts';
 import type { Occasion } from './keeper.ts';
 
 export interface ApplierMetrics {
-  ran(report: DriverReport, occasion: Occasion, seconds: number): void;
+  /** `verifiedAt`: when the kernel was seen to be as wanted last. */
+  ran(report: DriverReport, occasion: Occasion, seconds: number, verifiedAt: Date | undefined): void;
   follows(plan: string, contentHash: string): void;
   readsApi(failingSince: number | undefined): void;
   text(): Promise<string>;
@@ -24,7 +25,7 @@ export function createApplierMetrics(): ApplierMetrics {
     rules: gauge('rules', 'Rules that are wanted.', FAMILY),
     contended: gauge('contended', '1 while another program insists on our place.', FAMILY),
   };
-  const verified = gauge('last_verified_timestamp_seconds', 'When the kernel was looked at last.');
+  const verified = gauge('last_verified_timestamp_seconds', 'When the kernel was seen to be as wanted last.');
   const failing = gauge(
     'api_failing_since_timestamp_seconds',
     'Since when the API cannot be read; 0: it can.',
@@ -50,7 +51,7 @@ export function createApplierMetrics(): ApplierMetrics {
     registers,
   });
   return {
-    ran(report, occasion, secondsTaken) {
+    ran(report, occasion, secondsTaken, verifiedAt) {
       const families = Object.entries(report.families);
       for (const [family, { ok, sets, entries, rules, contended }] of families) {
         perFamily.programmed.set({ family }, ok ? 1 : 0);
@@ -62,7 +63,7 @@ export function createApplierMetrics(): ApplierMetrics {
       repairs.inc(occasion === 'verify' ? repairsOf(report).length : 0);
       runs.inc({ occasion, result: families.every(([, { ok }]) => ok) ? 'ok' : 'failed' });
       duration.observe({ occasion }, secondsTaken);
-      verified.set(Date.now() / 1000);
+      if (verifiedAt !== undefined) verified.set(verifiedAt.getTime() / 1000);
     },
     follows(name, contentHash) {
       plan.reset();

@@ -28,7 +28,7 @@ export interface NodeReportParts {
 export interface NodeReport {
   /** The driver ran; `seconds` is how long. */
   ran(report: DriverReport, occasion: Occasion, plan: WantedPlan, seconds: number): void;
-  /** The plan of the API cannot be followed, or can again. */
+  /** The plan of the API cannot be followed, or can again; `tell` says so. */
   hasTrouble(trouble: Trouble | undefined): void;
   /** The chosen backend is not the one of others, or is. */
   otherBackend(why: string | undefined): void;
@@ -86,20 +86,22 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
   };
   const tell = (): void => {
     const node = parts.node();
-    if (node === undefined) return;
+    // At the very start there is nothing to say, and the first thing that is would have to wait for it.
+    const isNews = facts.report !== undefined || facts.trouble !== undefined;
+    if (node === undefined || !isNews) return;
     told = nodeStatus(facts, told, wallClock());
     writer.offer({ uid: node.uid, status: told });
   };
   return {
     tell,
     ran(report, occasion, plan, seconds) {
-      metrics.ran(report, occasion, seconds);
       facts.report = report;
       if (isProgrammed(report)) {
         facts.verifiedAt = wallClock();
         nowInForce(facts, plan, wallClock());
         if (plan.origin !== undefined) metrics.follows(plan.origin.name, plan.origin.contentHash);
       }
+      metrics.ran(report, occasion, seconds, facts.verifiedAt);
       if (occasion === 'verify') facts.driftRepairs += repairsOf(report).length;
       incidents.saw(report, occasion);
       tell();
@@ -109,7 +111,6 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
         log.warn(trouble, 'the plan of the API cannot be followed');
       }
       set('trouble', trouble);
-      tell();
     },
     otherBackend(why) {
       set('otherBackend', why);

@@ -1,6 +1,6 @@
 // The plan of this node as the API has it: the node's MasqNode names it, the objects with its label are its parts.
 import { isObject, own } from '../api/fields.ts';
-import type { Api, RawObject } from '../cluster/api.ts';
+import type { Api, RawObject, Resource } from '../cluster/api.ts';
 import { createListWatch, type Failing, type ListWatch } from '../cluster/list-watch.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { KernelLog } from '../kernel/log.ts';
@@ -30,6 +30,8 @@ export interface SourceState {
   readonly noNode: boolean;
   /** Undefined until the parts were listed whole once. */
   readonly plan?: { readonly name: string; readonly generation: number; readonly joined: JoinedPlan };
+  /** The parts were never listed, for this reason. */
+  readonly unreadable?: { readonly name: string; readonly reason: string };
   readonly failing?: Failing;
 }
 
@@ -46,26 +48,24 @@ export const MASQ_NODES = `${COLLECTION}/masqnodes`;
 const MASQ_PLANS = `${COLLECTION}/masqplans`;
 const PLAN_LABEL = 'natoutgoing.io/plan';
 
-/**
- * What is kept of the objects. The version stands under a name of its own, since a status is written over the version
- * that was seen last: for the own MasqNode its change is a change.
- */
-const specOnly = ({ metadata, spec }: RawObject): RawObject => ({
-  metadata: {
-    name: metadata.name,
-    uid: metadata.uid,
-    generation: metadata.generation,
-    version: metadata.resourceVersion,
-  },
+const keptOf = ({ metadata, spec }: RawObject): RawObject => ({
+  metadata: { name: metadata.name, uid: metadata.uid, generation: metadata.generation },
   spec,
 });
 
+/**
+ * The own MasqNode's version stands under a name of its own, since its status is written over the version that was seen
+ * last: for it a change of the version is a change.
+ */
+const keptNode = (object: RawObject): RawObject => {
+  const { metadata, spec } = keptOf(object);
+  return { metadata: { ...metadata, version: object.metadata.resourceVersion }, spec };
+};
+
 export function createPlanSource(parts: PlanSourceParts): PlanSource {
   const { nodeName, onChange } = parts;
-  const listWatch = (
-    resource: Parameters<typeof createListWatch>[0]['resource'],
-    then: () => void,
-  ): ListWatch => createListWatch({ ...parts, resource, project: specOnly, onChange: then, onHealth: then });
+  const listWatch = (resource: Resource, project: typeof keptOf, then: () => void): ListWatch =>
+    createListWatch({ ...parts, resource, project, onChange: then, onHealth: then });
   let followed:
     | { readonly name: string; readonly watch: ListWatch; readonly stop: AbortController }
     | undefined;
@@ -86,11 +86,11 @@ export function createPlanSource(parts: PlanSourceParts): PlanSource {
     followed?.stop.abort(new Error('another plan is followed'));
     const stop = new AbortController();
     ending.addEventListener('abort', () => stop.abort(ending?.reason), { once: true, signal: stop.signal });
-    const watch = listWatch({ path: MASQ_PLANS, labelSelector: `${PLAN_LABEL}=${name}` }, onChange);
+    const watch = listWatch({ path: MASQ_PLANS, labelSelector: `${PLAN_LABEL}=${name}` }, keptOf, onChange);
     followed = { name, watch, stop };
     start(watch, stop.signal);
   };
-  const nodes = listWatch({ path: MASQ_NODES, fieldSelector: `metadata.name=${nodeName}` }, () => {
+  const nodes = listWatch({ path: MASQ_NODES, fieldSelector: `metadata.name=${nodeName}` }, keptNode, () => {
     follow();
     onChange();
   });
@@ -139,8 +139,11 @@ function planOf(
   followed: { readonly name: string; readonly watch: ListWatch } | undefined,
   values: unknown,
   join: typeof joinPlan,
-): Pick<SourceState, 'plan'> {
-  if (node === undefined || followed?.name !== node.plan || !followed.watch.health().listed) return {};
+): Pick<SourceState, 'plan' | 'unreadable'> {
+  if (node === undefined || followed?.name !== node.plan) return {};
+  const { listed, failing } = followed.watch.health();
+  if (!listed)
+    return failing === undefined ? {} : { unreadable: { name: node.plan, reason: failing.reason } };
   const objects = [...followed.watch.objects().values()];
   const first = objects.find(({ metadata }) => metadata.name === node.plan);
   const generation = first?.metadata.generation;
@@ -156,16 +159,18 @@ function planOf(
 /** joinPlan, which reads every value of a plan, done again only when there is another plan to read. */
 function rememberingJoin(): typeof joinPlan {
   let last:
-    | { readonly specs: readonly unknown[]; readonly values: unknown; readonly joined: JoinedPlan }
+    | { readonly specs: readonly unknown[]; readonly values: string; readonly joined: JoinedPlan }
     | undefined;
   return (specs, values) => {
+    // The own status coming back makes a new object of the values, which are few.
+    const text = JSON.stringify(values) ?? '';
     const same =
       last !== undefined &&
-      last.values === values &&
+      last.values === text &&
       last.specs.length === specs.length &&
       last.specs.every((spec, i) => spec === specs[i]);
     if (last !== undefined && same) return last.joined;
-    last = { specs, values, joined: joinPlan(specs, values) };
+    last = { specs, values: text, joined: joinPlan(specs, values) };
     return last.joined;
   };
 }

@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import type { Api } from '../cluster/api.ts';
 import type { Backend } from '../kernel/backend.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { createDriver } from '../kernel/driver.ts';
+import { createDriver, type Driver } from '../kernel/driver.ts';
 import type { Exec } from '../kernel/exec.ts';
 import { startHealthServer } from '../telemetry/health-server.ts';
 import { watchBackend } from './backend-watch.ts';
@@ -13,7 +13,7 @@ import { createApplierMetrics } from './metrics.ts';
 import { createNodeReport, isProgrammed, type NodeReport } from './node-report.ts';
 import { createPlanSource, type PlanSource, type SourceState } from './plan-source.ts';
 import { type ApplyRecord, openRecord } from './record.ts';
-import { nextPlan, renderedPlan, troubleOf, type WantedPlan } from './wanted-plan.ts';
+import { nextPlan, renderedPlan, type Trouble, troubleOf, type WantedPlan } from './wanted-plan.ts';
 
 export interface ApplierParts {
   readonly api: Api;
@@ -30,8 +30,9 @@ export interface ApplierParts {
   readonly log: Logger;
 }
 
-/** Parts of a plan are written one after the other: for so long they may not fit together without a word about it. */
-const INCOMPLETE_PATIENCE_MS = 5_000;
+/** Parts of a plan are written one after the other, and a list that fails is tried again. */
+const PASSING: readonly string[] = ['PlanIncomplete', 'PlanUnreadable'];
+const PATIENCE_MS = 5_000;
 /** The keeper looks at the kernel every 30 s, and each child it starts is bounded. */
 const STUCK_MS = 300_000;
 
@@ -121,34 +122,57 @@ function createKernelSide(
   stop: AbortSignal,
 ): KernelSide {
   let wanted: WantedPlan | undefined;
-  let began = clock.now();
-  const noteApplied = async (plan: WantedPlan): Promise<void> => {
-    const { flush, notes } = await record.applied(plan, stop);
-    for (const note of notes) log.info({ note }, 'plan applied');
+  let noted: WantedPlan | undefined;
+  let lastRan = clock.now();
+  const timed = timedDriver(createDriver({ exec, clock, backend, log }), clock);
+  /** Once for each plan, whichever run brought it into the kernel; again when the file could not be written. */
+  const note = async (plan: WantedPlan): Promise<void> => {
+    if (plan === noted) return;
+    const { flush, notes, saved } = await record.applied(plan, stop);
+    for (const text of notes) log[saved ? 'info' : 'warn']({ note: text }, 'plan applied');
     if (flush.deleted > 0) log.info({ deleted: flush.deleted }, 'connections flushed');
+    if (saved) noted = plan;
   };
   const keeper = createKeeper<WantedPlan>({
-    driver: createDriver({ exec, clock, backend, log }),
+    driver: timed.driver,
     clock,
     random,
     onReport: async (result, occasion, plan) => {
-      report.ran(result, occasion, plan, (clock.now() - began) / 1000);
-      if (isProgrammed(result) && occasion === 'apply') await noteApplied(plan);
-      began = clock.now();
+      lastRan = clock.now();
+      report.ran(result, occasion, plan, timed.lastMs() / 1000);
+      if (isProgrammed(result)) await note(plan);
     },
   });
   return {
     wanted: () => wanted,
     want(plan) {
       wanted = plan;
-      began = clock.now();
       keeper.want(plan);
     },
     sick: () =>
-      wanted !== undefined && clock.now() - began > STUCK_MS
+      wanted !== undefined && clock.now() - lastRan > STUCK_MS
         ? 'the kernel is not looked at any more'
         : undefined,
     run: signal => keeper.run(signal),
+  };
+}
+
+/** The driver, and how many milliseconds its last run took. */
+function timedDriver(driver: Driver, clock: Clock): { readonly driver: Driver; lastMs(): number } {
+  let lastMs = 0;
+  const timing = async <T>(work: () => Promise<T>): Promise<T> => {
+    const start = clock.now();
+    const result = await work();
+    lastMs = clock.now() - start;
+    return result;
+  };
+  return {
+    driver: {
+      apply: (tables, signal) => timing(() => driver.apply(tables, signal)),
+      verify: signal => timing(() => driver.verify(signal)),
+      diff: (tables, signal) => driver.diff(tables, signal),
+    },
+    lastMs: () => lastMs,
   };
 }
 
@@ -160,23 +184,36 @@ function createLook(
   state: () => SourceState,
   stop: AbortSignal,
 ): () => void {
-  let incompleteSince: number | undefined;
+  let doubt: { over: boolean } | undefined;
+  let hadNode = true;
+  /** What may be over in a moment is not spoken of at once. */
+  const isYoung = (trouble: Trouble | undefined): boolean => {
+    if (trouble === undefined || !PASSING.includes(trouble.reason)) {
+      doubt = undefined;
+      return false;
+    }
+    if (doubt === undefined) {
+      const mine = { over: false };
+      doubt = mine;
+      const end = (): void => {
+        mine.over = true;
+        if (doubt === mine) look();
+      };
+      void clock.sleep(PATIENCE_MS, stop).then(end, () => {});
+    }
+    return !doubt.over;
+  };
   const look = (): void => {
     const now = state();
+    if (now.noNode && hadNode) log.warn({}, 'there is no MasqNode of this node; what is in force stays');
+    hadNode = !now.noNode;
     const trouble = troubleOf(now);
-    if (trouble?.reason !== 'PlanIncomplete') incompleteSince = undefined;
-    else if (incompleteSince === undefined) {
-      incompleteSince = clock.now();
-      void clock.sleep(INCOMPLETE_PATIENCE_MS, stop).then(look, () => {});
-    }
-    const isYoung = incompleteSince !== undefined && clock.now() - incompleteSince < INCOMPLETE_PATIENCE_MS;
-    if (!isYoung) report.hasTrouble(trouble);
+    if (!isYoung(trouble)) report.hasTrouble(trouble);
     const next = nextPlan(now, kernel.wanted());
-    if (next !== undefined) {
-      log.info({ plan: next.origin?.name, contentHash: next.origin?.contentHash }, 'plan wanted');
-      kernel.want(next);
-    }
-    report.tell();
+    if (next === undefined) return report.tell();
+    log.info({ plan: next.origin?.name, contentHash: next.origin?.contentHash }, 'plan wanted');
+    // What the kernel makes of it is told then.
+    kernel.want(next);
   };
   return look;
 }
@@ -186,6 +223,6 @@ function notReady(
   report: NodeReport,
   { noNode, failing }: SourceState,
 ): string | undefined {
-  if (kernel.wanted() !== undefined) return report.fault();
-  return noNode ? 'there is no MasqNode of this node yet' : (failing?.reason ?? 'no plan has come yet');
+  if (noNode) return 'there is no MasqNode of this node; what is in force stays';
+  return kernel.wanted() === undefined ? (failing?.reason ?? 'no plan has come yet') : report.fault();
 }

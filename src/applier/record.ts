@@ -24,12 +24,12 @@ export interface RecordParts {
 export interface ApplyRecord {
   /**
    * Call it when the kernel holds the plan. Flushes the connections that policies with FlushChanged ask for, then
-   * notes the plan. `notes` are sentences for a person.
+   * notes the plan. `notes` are sentences for a person. Not `saved`: the file could not be written; to be called again.
    */
   applied(
     applied: Applied,
     signal?: AbortSignal,
-  ): Promise<{ readonly flush: FlushReport; readonly notes: readonly string[] }>;
+  ): Promise<{ readonly flush: FlushReport; readonly notes: readonly string[]; readonly saved: boolean }>;
 }
 
 /** Reads the record of an earlier run, whose state is `last`. A file that is of no use is the same as none. */
@@ -56,6 +56,7 @@ export async function openRecord(parts: RecordParts): Promise<{
       const written = await writeState(path, origin === undefined ? state : { ...state, origin });
       return {
         flush,
+        saved: written.ok,
         notes: [...flushNotes(flush, applied.plan), ...(written.ok ? [] : [`warning: ${written.reason}`])],
       };
     },

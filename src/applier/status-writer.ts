@@ -84,11 +84,12 @@ export function createStatusWriter({ send, clock, random, log }: StatusWriterPar
         }
         const target = offered as StatusOfNode;
         const done = await write(target, signal);
-        writtenAt = clock.now();
-        heartbeat = HEARTBEAT_MS * (0.8 + random() * 0.4);
         failures = done ? 0 : failures + 1;
-        if (done) written = target;
-        else await rest(backoffMs(failures, random()), signal, false);
+        if (done) {
+          written = target;
+          writtenAt = clock.now();
+          heartbeat = HEARTBEAT_MS * (0.8 + random() * 0.4);
+        } else await rest(backoffMs(failures, random()), signal, false);
       }
     },
   };

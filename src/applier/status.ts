@@ -109,10 +109,9 @@ function familyStatus(family: FamilyReport): FamilyStatus {
   };
 }
 
-/** A kernel without the family's nat table cannot be told anything; that matters only where there is something to tell. */
-function stateOf({ ok, error, entries }: FamilyReport): FamilyStatus['state'] {
-  if (ok) return 'Programmed';
-  return error?.kind === 'unsupported' && entries === 0 ? 'Unavailable' : 'Failed';
+function stateOf({ ok, unavailable }: FamilyReport): FamilyStatus['state'] {
+  if (unavailable === true) return 'Unavailable';
+  return ok ? 'Programmed' : 'Failed';
 }
 
 function ready({ applied, report, trouble }: NodeFacts): Said {
@@ -129,7 +128,7 @@ function ready({ applied, report, trouble }: NodeFacts): Said {
     );
     return { status: 'False', reason: 'ProgrammingFailed', message: told.join('; ') };
   }
-  if (applied === undefined || families.every(([, family]) => !family.ok)) {
+  if (applied === undefined || families.length === 0) {
     return { status: 'Unknown', reason: 'Pending', message: 'no plan has been put into the kernel yet' };
   }
   return { status: 'True', reason: 'Programmed', message: `the kernel holds plan ${applied.origin.name}` };

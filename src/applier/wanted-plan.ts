@@ -26,7 +26,11 @@ const REASONS = {
 } as const;
 
 /** Why the plan of the API cannot be followed; undefined when it can, or when there is none yet. */
-export function troubleOf({ plan }: SourceState): Trouble | undefined {
+export function troubleOf({ plan, unreadable }: SourceState): Trouble | undefined {
+  if (unreadable !== undefined) {
+    const message = `plan ${unreadable.name} cannot be read: ${unreadable.reason}`;
+    return { reason: 'PlanUnreadable', message };
+  }
   if (plan === undefined || plan.joined.ok) return undefined;
   const { why, reason } = plan.joined;
   return { reason: REASONS[why], message: `plan ${plan.name} cannot be followed: ${reason}` };

@@ -27,6 +27,8 @@ export interface Detection {
   readonly tools: Toolset;
   /** A phrase for the log and the status. */
   readonly why: string;
+  /** It is the one that other programs use; absent: nothing is known of others. */
+  readonly byNeighbours?: true;
 }
 
 /**
@@ -69,7 +71,8 @@ export async function detectBackend(context: RunContext): Promise<Detection> {
   evidence.sort((a, b) => Math.sign(b.hints) - Math.sign(a.hints) || b.chains.length - a.chains.length);
   const best = evidence[0] as Evidence;
   if (best.chains.length === 0) return { tools: first, why: 'no neighbour has chains in either backend' };
-  return { tools: best.tools, why: `${best.chains.join(', ')} found by iptables${best.tools.suffix}` };
+  const why = `${best.chains.join(', ')} found by iptables${best.tools.suffix}`;
+  return { tools: best.tools, why, byNeighbours: true };
 }
 
 interface Evidence {

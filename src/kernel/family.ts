@@ -158,7 +158,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     // A host without IPv6 NAT, say, lacks nothing when no pod of that family is to be translated.
     if (!tables.needed && (reported.kind === 'not-found' || reported.kind === 'unsupported')) {
       const warning = `${familyName(tables.family)} is not programmed: ${reported.message}`;
-      return report(tables, writes, { ok: true }, warning);
+      return report(tables, writes, { ok: true, unavailable: true }, warning);
     }
     return report(tables, writes, { ok: false, error: reported });
   }

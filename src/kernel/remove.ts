@@ -4,17 +4,11 @@ import { isOwnChain, NAT_OUTGOING_CHAIN, TOP_CHAIN } from '../render/names.ts';
 import { jumpRule } from '../render/render.ts';
 import { declareLine } from '../render/text.ts';
 import { iptablesTool, mayRead, type Toolset } from './backend.ts';
+import { KernelError } from './errors.ts';
 import { removeChains, runTransaction } from './execute.ts';
-import {
-  asPrinted,
-  deleteLine,
-  type Listing,
-  parseListing,
-  POSTROUTING,
-  type PrintedRule,
-} from './iptables.ts';
-import { followChains, hasJump } from './observe.ts';
-import { type RunContext, tryTool, WAIT_ARGS } from './run.ts';
+import { asPrinted, deleteLine, type Listing, POSTROUTING, type PrintedRule } from './iptables.ts';
+import { followChains, hasJump, listTable } from './list-chains.ts';
+import type { RunContext } from './run.ts';
 
 export interface OwnRules {
   readonly chains: readonly string[];
@@ -34,13 +28,18 @@ const NONE: OwnRules = { chains: [], jumps: [], unseen: [] };
 /** Finds them without loading a table. A family whose tool or table is not there has none. Throws KernelError. */
 export async function findOwnRules(context: RunContext, tools: Toolset, family: Family): Promise<OwnRules> {
   if (!(await mayRead(context, tools, family, 'nat'))) return NONE;
-  const tool = iptablesTool(tools, family);
-  const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', '-S']);
-  if (outcome.ok) return ownRules(parseListing(outcome.stdout), []);
-  const { kind } = outcome.error;
-  if (kind === 'not-found' || kind === 'unsupported') return NONE;
-  if (kind !== 'incompatible') throw outcome.error;
-  const unseen = [`${tool} cannot list table nat whole: chains that nothing leads to may be left`];
+  let table: Listing | undefined;
+  try {
+    table = await listTable(context, tools, family);
+  } catch (error) {
+    if (error instanceof KernelError && (error.kind === 'not-found' || error.kind === 'unsupported'))
+      return NONE;
+    throw error;
+  }
+  if (table !== undefined) return ownRules(table, []);
+  const unseen = [
+    `${iptablesTool(tools, family)} cannot list table nat whole: chains that nothing leads to may be left`,
+  ];
   const followed = await followChains(context, tools, family, [TOP_CHAIN, NAT_OUTGOING_CHAIN]);
   if (followed.has(POSTROUTING)) return ownRules(followed, unseen);
   // A native rule in POSTROUTING hides it; the jump that we write can still be asked for by its text.

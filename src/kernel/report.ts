@@ -22,6 +22,8 @@ export interface DriverReport {
 export interface FamilyReport {
   /** The kernel is as wanted, as far as it was looked at. */
   readonly ok: boolean;
+  /** This host cannot have it, and need not: nothing of the family is to be translated. */
+  readonly unavailable?: true;
   /** Something was written. */
   readonly changed: boolean;
   readonly error?: ReportedError;

@@ -38,10 +38,10 @@ export const WAIT_ARGS: readonly string[] = ['-w', '5'];
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2_000;
 
-/** What a command did: its output, or why it failed. Rejects only when the signal aborts. */
+/** What a command did: its output, and why it failed if it did. */
 export type Outcome =
   | { readonly ok: true; readonly stdout: string }
-  | { readonly ok: false; readonly error: KernelError };
+  | { readonly ok: false; readonly stdout: string; readonly error: KernelError };
 
 /** Runs one command; repeats it with growing pauses while the lock is busy, for lockWaitMs altogether. */
 export async function tryTool(
@@ -64,7 +64,7 @@ export async function tryTool(
     if (succeeded(result)) return { ok: true, stdout: result.stdout };
     const error = commandError(command, result);
     const left = context.lockWaitMs - (context.clock.now() - start);
-    if (error.kind !== 'busy-lock' || left <= 0) return { ok: false, error };
+    if (error.kind !== 'busy-lock' || left <= 0) return { ok: false, stdout: result.stdout, error };
     await context.clock.sleep(Math.min(pause, left), context.signal);
   }
 }

@@ -17,6 +17,7 @@ import type { Packets } from './sender.ts';
 const COUNTS = [1, 10, 50, 200] as const;
 const FEWEST = COUNTS[0];
 const RULES_OF_A_POLICY = 50;
+/** Of what a packet pays that is the first of its flow, tracking of connections included: no packet goes without. */
 const NEAR_FELIX: Goal = { of: 'ratio', atMost: 1.2 };
 const FLAT: Goal = { of: 'ratio', atMost: 1.25 };
 
@@ -87,15 +88,21 @@ export const policies: Part = async options => {
   const shapeRows = SHAPES.flatMap((shape, i) =>
     COUNTS.flatMap((count): readonly Measured[] => {
       const name = `${count} rule${count === 1 ? '' : 's'} ${shape.name}`;
-      const ours = { ...head, ours: name, values: of(`${i}-${count}`), floor: of('floor') };
+      const bare = {
+        ...head,
+        ours: `${name}, without tracking`,
+        values: of(`${i}-${count}`),
+        floor: of('floor'),
+      };
+      const ours = { ...head, ours: name, values: of(`${i}-${count}`), floor: of('untracked') };
       const felixRule = { name: "Felix's rule", values: of('felix') };
       const few = { name: `ours, ${FEWEST} rule`, values: of(`${i}-${FEWEST}`) };
       return [
         { ...ours, other: felixRule, goal: NEAR_FELIX },
         ...(count === COUNTS.at(-1)
           ? [
-              { ...ours, other: few, goal: FLAT },
-              { ...ours, ours: `${name}, with tracking`, floor: of('untracked'), other: felixRule },
+              { ...bare, other: few, goal: FLAT },
+              { ...bare, other: felixRule },
             ]
           : []),
       ];

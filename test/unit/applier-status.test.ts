@@ -22,6 +22,7 @@ const FAMILY: FamilyReport = {
   pendingDestroys: [],
   warnings: [],
 };
+const UNAVAILABLE: FamilyReport = { ...FAMILY, unavailable: true, entries: 0 };
 const failed = (kind: 'other' | 'unsupported', entries: number): FamilyReport => ({
   ...FAMILY,
   ok: false,
@@ -74,15 +75,9 @@ describe('the status of a node', () => {
     ],
     [
       'a family is not supported and has nothing to do',
-      { report: reportOf(FAMILY, failed('unsupported', 0)) },
+      { report: reportOf(FAMILY, UNAVAILABLE) },
       'True',
       'Programmed',
-    ],
-    [
-      'no family works',
-      { report: reportOf(failed('unsupported', 0), failed('unsupported', 0)) },
-      'Unknown',
-      'Pending',
     ],
     [
       'the plan is not understood',
