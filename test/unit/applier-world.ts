@@ -119,10 +119,17 @@ export async function openApplier(faults: Faults = {}): Promise<World> {
   const stop = new AbortController();
   const log = pino(
     { level: 'info' },
-    { write: line => void messages.push(String((JSON.parse(line) as { msg: string }).msg)) },
+    { write: line => void messages.push((JSON.parse(line) as { msg: string }).msg) },
   );
   const parts: ApplierParts = {
-    ...{ api, stateFile, exec, clock, log, nodeName: 'n1', backend: 'nft', healthAddress: '' },
+    api,
+    stateFile,
+    exec,
+    clock,
+    log,
+    nodeName: 'n1',
+    backend: 'nft',
+    healthAddress: '',
     wallClock: () => new Date(1_800_000_000_000 + clock.now()),
     random: () => 0.5,
   };
