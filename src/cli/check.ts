@@ -24,7 +24,8 @@ Examples:
   natoutgoing check -f pools.yaml -f policies/
   natoutgoing check --context production
 
-Without -f the objects of the cluster are judged. One line for each fault: file, object, field, reason. Warnings do not change the exit code.
+Without -f the objects of the cluster are judged, and cluster stands for the file.
+One line for each fault: file, object, field, reason. Warnings do not change the exit code.
 Exit codes: 0 all right; 1 a fault; 2 wrong usage or error.`,
     )
     .action(async (options: Options) => {

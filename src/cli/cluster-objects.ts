@@ -1,14 +1,16 @@
 // The objects of a cluster, for the commands that read without -f: each once, of Calico's group that counts.
 import { type Api, ApiError, type RawObject } from '../cluster/api.ts';
 import { createHttpsApi } from '../cluster/https.ts';
-import { listAll } from '../cluster/list.ts';
 import { SERVICE_ACCOUNT_FOLDER } from '../cluster/in-cluster.ts';
+import { listAll } from '../cluster/list.ts';
+import { messageOf } from '../kernel/errors.ts';
 import { chooseGroup, type GroupState, isMigrated } from '../operator/calico-group.ts';
 import {
   CALICO_KINDS,
-  CALICO_GROUPS,
   type CalicoGroup,
+  OWN_GROUP,
   type Source,
+  type SourceKey,
   sourcePath,
   SOURCES,
 } from '../operator/sources.ts';
@@ -20,6 +22,8 @@ import type { Manifests } from './manifests.ts';
 import type { ClusterOptions } from './options.ts';
 
 const PAGE_SIZE = 500;
+/** Pages of a list may take longer than the server remembers it; then it is listed anew, so often. */
+const LIST_TRIES = 3;
 
 /** Opens the cluster's API for one piece of work. Rejects with one sentence. */
 export async function withApi<T>(
@@ -31,7 +35,7 @@ export async function withApi<T>(
   try {
     endpoint = await endpointOf({ ...options, serviceAccount: SERVICE_ACCOUNT_FOLDER }, io);
   } catch (error) {
-    throw new CommandError(error instanceof Error ? error.message : String(error));
+    throw new CommandError(messageOf(error));
   }
   const api = createHttpsApi(endpoint);
   try {
@@ -46,75 +50,125 @@ export async function withApi<T>(
   }
 }
 
-/** Everything that plans are made of. Rejects when any of it cannot be listed whole. */
-export const loadCluster = (options: ClusterOptions, io: Io): Promise<Manifests> =>
-  withApi(options, io, async api => {
-    const [policies, nodes] = await Promise.all([
-      listed(api, sourceOf('policies'), io.signal),
-      listed(api, sourceOf('nodes'), io.signal),
-    ]);
-    if (policies === undefined) {
-      throw new CommandError(
-        'the cluster has no MasqPolicies: the CustomResourceDefinitions of natoutgoing.io are not installed',
-      );
-    }
-    const group = await groupInUse(api, io.signal);
-    const calico = await Promise.all(
-      CALICO_KINDS.map(kind => listed(api, sourceOf(`${kind}/${group}`), io.signal)),
-    );
-    const objects = [policies, nodes ?? [], ...calico.map(it => it ?? [])].flat();
-    const placed = objects.map(
-      (value, i): Placed => ({ place: { file: 'cluster', document: i + 1 }, value }),
-    );
-    return { ...assemble(placed), problems: [] };
-  });
-
-/** Calico's API group that counts in this cluster. */
-export async function groupInUse(api: Api, signal: AbortSignal): Promise<CalicoGroup> {
-  const [migrations, ...pools] = await Promise.all([
-    listed(api, sourceOf('migrations'), signal),
-    ...CALICO_GROUPS.map(group => listed(api, sourceOf(`pools/${group}`), signal)),
+/**
+ * Everything that plans are made of. Rejects with ApiError when any of it cannot be listed whole, and with
+ * CommandError when a kind is not served that a plan cannot do without: neither is the same as "there are none".
+ */
+export async function clusterManifests(api: Api, signal: AbortSignal): Promise<Manifests> {
+  const [policies, nodes, calico] = await Promise.all([
+    demanded(api, 'policies', signal),
+    demanded(api, 'nodes', signal),
+    calicoPools(api, signal),
   ]);
-  const stateOf = (found: readonly RawObject[] | undefined): GroupState =>
-    found === undefined ? 'absent' : 'listed';
-  const group = chooseGroup({
-    states: { v1: stateOf(pools[0]), v3: stateOf(pools[1]) },
-    migrated: isMigrated(migrations ?? []),
-  });
-  if (group === undefined) {
-    throw new CommandError(
-      'the cluster has no IPPools: neither crd.projectcalico.org/v1 nor projectcalico.org/v3 is served',
-    );
-  }
-  return group;
+  if (calico === undefined) throw new CommandError(`the cluster has no IPPools: ${NO_POOLS}`);
+  const { group, pools } = calico;
+  // A cluster may have IPPools and no CRD of GlobalNetworkSets.
+  const others = await Promise.all(
+    CALICO_KINDS.filter(kind => kind !== 'pools').map(
+      async kind => (await listed(api, `${kind}/${group}`, signal)) ?? [],
+    ),
+  );
+  const placed = [policies, nodes, pools, ...others]
+    .flat()
+    .map((value, i): Placed => ({ place: { file: 'cluster', document: i + 1 }, value }));
+  return { ...assemble(placed), problems: [] };
 }
 
-export function sourceOf(key: Source['key']): Source {
+export interface CalicoPools {
+  /** The one of Calico's API groups that counts in this cluster. */
+  readonly group: CalicoGroup;
+  readonly pools: readonly RawObject[];
+}
+
+export const NO_POOLS = 'neither crd.projectcalico.org/v1 nor projectcalico.org/v3 is served';
+
+/** Undefined when neither group is served. Rejects with ApiError when it cannot be told which one counts. */
+export async function calicoPools(api: Api, signal: AbortSignal): Promise<CalicoPools | undefined> {
+  const [migrations, v1, v3] = await Promise.all([
+    tried(api, 'migrations', signal),
+    tried(api, 'pools/v1', signal),
+    tried(api, 'pools/v3', signal),
+  ]);
+  const found = { v1, v3 };
+  const group = chooseGroup({
+    states: { v1: stateOf(v1), v3: stateOf(v3) },
+    ...(migrations.error === undefined ? { migrated: isMigrated(migrations.objects ?? []) } : {}),
+  });
+  if (group !== undefined) return { group, pools: found[group]?.objects ?? [] };
+  const [error] = [v1, v3, migrations].flatMap(it => it.error ?? []);
+  if (error !== undefined) throw error;
+  return undefined;
+}
+
+interface Tried {
+  /** Undefined when the kind is not served, or cannot be listed. */
+  readonly objects?: readonly RawObject[] | undefined;
+  readonly error?: ApiError;
+}
+
+/** What fails may be a group that does not count: whether that matters is seen when all have answered. */
+async function tried(api: Api, key: SourceKey, signal: AbortSignal): Promise<Tried> {
+  try {
+    return { objects: await listed(api, key, signal) };
+  } catch (error) {
+    if (error instanceof ApiError) return { error };
+    throw error;
+  }
+}
+
+function stateOf({ objects, error }: Tried): GroupState {
+  if (error !== undefined) return 'unknown';
+  return objects === undefined ? 'absent' : 'listed';
+}
+
+/** The objects of a kind that has to be served. */
+export async function demanded(api: Api, key: SourceKey, signal: AbortSignal): Promise<readonly RawObject[]> {
+  const objects = await listed(api, key, signal);
+  if (objects !== undefined) return objects;
+  const { what, group } = sourceOf(key);
+  const why =
+    group === OWN_GROUP
+      ? `the CustomResourceDefinitions of ${OWN_GROUP} are not installed`
+      : 'they are not served';
+  throw new CommandError(`the cluster has no ${what}: ${why}`);
+}
+
+/** The objects with their apiVersion and kind, which items of lists may lack; undefined: the kind is not served. */
+async function listed(
+  api: Api,
+  key: SourceKey,
+  signal: AbortSignal,
+): Promise<readonly RawObject[] | undefined> {
+  const source = sourceOf(key);
+  const { group, version, kind, plural } = source;
+  const apiVersion = group === '' ? version : `${group}/${version}`;
+  for (let left = LIST_TRIES - 1; ; left--) {
+    const objects: RawObject[] = [];
+    const keep = (object: RawObject): void => void objects.push({ ...object, apiVersion, kind });
+    try {
+      await listAll(api, { path: sourcePath(source) }, PAGE_SIZE, keep, signal);
+      return objects;
+    } catch (error) {
+      const status = error instanceof ApiError ? error.status : undefined;
+      if (status === 404) return undefined;
+      if (status !== 410 || left === 0) throw withNeed(error, 'list', `${plural}${group && `.${group}`}`);
+    }
+  }
+}
+
+function sourceOf(key: SourceKey): Source {
   const source = SOURCES.find(it => it.key === key);
   if (source === undefined) throw new Error(`there is no source ${key}`);
   return source;
 }
 
-/** The objects with their apiVersion and kind, which items of lists may lack; undefined: the kind is not served. */
-export async function listed(
-  api: Api,
-  source: Source,
-  signal: AbortSignal,
-): Promise<readonly RawObject[] | undefined> {
-  const { group, version, kind } = source;
-  const apiVersion = group === '' ? version : `${group}/${version}`;
-  const objects: RawObject[] = [];
-  try {
-    await listAll(
-      api,
-      { path: sourcePath(source) },
-      PAGE_SIZE,
-      object => objects.push({ ...object, apiVersion, kind }),
-      signal,
-    );
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return undefined;
-    throw error;
-  }
-  return objects;
+/** Says of a 403 which right is missing, in the words of roles. */
+export function withNeed(error: unknown, verb: string, resource: string): unknown {
+  if (!(error instanceof ApiError) || error.status !== 403) return error;
+  const { status, reason } = error;
+  return new ApiError(`${error.message} (its account needs the verb ${verb} on ${resource})`, {
+    status,
+    reason,
+    cause: error,
+  });
 }

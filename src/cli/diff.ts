@@ -4,6 +4,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { createDriver, type DriverDiff } from '../kernel/driver.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { silentLog } from '../kernel/log.ts';
+import { isThisHost } from './host.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, load, unusable } from './load.ts';
 import { requireRoot } from './root.ts';
@@ -24,8 +25,7 @@ Examples:
   natoutgoing diff -f manifests/ --node worker-1
   natoutgoing diff --kubeconfig admin.conf --node worker-1
 
-Without -f the objects of the cluster are read.
-
+Without -f the objects of the cluster are read. The kernel is always this host's, so run it on the node.
 Exit codes: 0 same; 1 differs; 2 wrong usage, an object was refused, or an error.`,
     )
     .action(async (options: Options) => {
@@ -34,6 +34,9 @@ Exit codes: 0 same; 1 differs; 2 wrong usage, an object was refused, or an error
       for (const line of complaints(loaded)) io.err(`${line}\n`);
       const obstacle = unusable(loaded.manifests);
       if (obstacle !== undefined) throw new CommandError(`nothing was compared: ${obstacle}`);
+      const { nodes } = loaded.manifests.snapshot;
+      if (options.filename === undefined && !(await isThisHost(options.node, nodes, io.signal)))
+        io.err(`warning: this host has neither the name nor an address of Node ${options.node}\n`);
       const driver = createDriver({
         exec: systemExec,
         clock: systemClock,

@@ -6,13 +6,15 @@ import type { Io } from './io.ts';
 import type { ClusterOptions, PodOptions } from './options.ts';
 
 /**
- * The pod's account for who names an API server or runs in a pod, unless a kubeconfig is asked for. A kubeconfig costs
- * the Kubernetes client's memory, so only who asks for one pays. Throws one sentence when there is neither.
+ * The kubeconfig that is asked for, also by KUBECONFIG where no API server is named; in a pod else the pod's account,
+ * elsewhere ~/.kube/config. A kubeconfig costs the Kubernetes client's memory, so only who asks for one pays. Throws one
+ * sentence when there is neither.
  */
 export async function endpointOf(options: PodOptions, io: Io): Promise<Endpoint> {
-  const inPod = options.apiServer !== undefined || io.env['KUBERNETES_SERVICE_HOST'] !== undefined;
   const { kubeconfig, context, apiServer } = options;
-  if (kubeconfig !== undefined || context !== undefined || !inPod) return kubeconfigOf(options);
+  const isAsked = kubeconfig !== undefined || context !== undefined;
+  const isPod = io.env['KUBERNETES_SERVICE_HOST'] !== undefined && (io.env['KUBECONFIG'] ?? '') === '';
+  if (isAsked || (apiServer === undefined && !isPod)) return kubeconfigOf(options);
   return inClusterEndpoint({
     folder: options.serviceAccount,
     env: io.env,

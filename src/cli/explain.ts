@@ -4,8 +4,8 @@ import { type Address, formatAddress, parseAddress } from '../cidr/address.ts';
 import { decide, type Decider, type DecidingNode, type Decision, type TraceStep } from '../planner/decide.ts';
 import type { Packet } from '../planner/packet.ts';
 import { poolOf } from '../planner/pool-of.ts';
-import { othersRules, othersText } from './others.ts';
-import { hostAddresses } from './host.ts';
+import { hostAddresses, isThisHost } from './host.ts';
+import { lookForOthers, lookText } from './others.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
 import { anyRefused, complaints, type Loaded, load } from './load.ts';
 import { type OutputFormat, type PlanningOptions, withOutput, withPlanning } from './options.ts';
@@ -46,7 +46,9 @@ Examples:
   natoutgoing explain -f manifests/ --node worker-1 --src 10.244.1.5 --dst 192.0.2.10 --protocol tcp --dport 443
   natoutgoing explain --context production --no-kernel --node worker-1 --src 10.244.1.5 --dst 192.0.2.10
 
-Without -f the objects of the cluster are read. As root it also looks for rules of other programs in this host's kernel that win over ours, or come after us.
+Without -f the objects of the cluster are read.
+As root, and of a cluster only where this host is the node, it also looks for rules of other programs in the kernel
+that win over ours, or come after us; when it does not look it says so.
 What is not given is unknown, and the answer says which rules depend on it.
 Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong usage or error.`,
     )
@@ -57,14 +59,16 @@ Exit codes: 0 done; 1 an object was refused (the answer is without it); 2 wrong 
       const loaded = await load(options, io);
       for (const line of complaints(loaded)) io.err(`${line}\n`);
       const packet = packetOf(options);
+      const { nodes } = loaded.manifests.snapshot;
+      const isHere = options.filename !== undefined || (await isThisHost(options.node, nodes, io.signal));
       // Only tunnel rules ask which addresses are the node's own.
-      const own = options.tunnelInterface.length > 0 ? await hostAddresses(io.signal) : undefined;
-      const explanation = explain(loaded, packet, own);
-      const others = options.kernel ? await othersRules(packet, io.signal) : undefined;
+      const asksOwn = isHere && options.tunnelInterface.length > 0;
+      const explanation = explain(loaded, packet, asksOwn ? await hostAddresses(io.signal) : undefined);
+      const look = await lookForOthers(isHere, packet, options, io.signal);
       io.out(
         options.output === 'json'
-          ? json({ ...explanation, ...(others === undefined ? {} : { kernel: others }) })
-          : `${asText(explanation)}${others === undefined ? '' : othersText(others)}`,
+          ? json({ ...explanation, ...look })
+          : `${asText(explanation)}${lookText(look)}`,
       );
       exit(anyRefused(loaded.manifests) ? EXIT.refused : EXIT.ok);
     });

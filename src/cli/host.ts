@@ -1,4 +1,6 @@
 // What a command asks of the host it runs on.
+import { hostname } from 'node:os';
+import type { ClusterNode } from '../api/model.ts';
 import { FAMILIES, formatAddress, sameAddress } from '../cidr/address.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { systemExec } from '../kernel/exec.ts';
@@ -15,6 +17,18 @@ export async function hostAddresses(signal: AbortSignal): Promise<readonly Local
     signal.throwIfAborted();
     return undefined;
   }
+}
+
+/** Whether this host is the node: it has the node's name, or one of its addresses. */
+export async function isThisHost(
+  name: string,
+  nodes: readonly ClusterNode[],
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (hostname() === name) return true;
+  const addresses = nodes.find(node => node.name === name)?.addresses ?? [];
+  const local = (await hostAddresses(signal)) ?? [];
+  return addresses.some(({ address }) => local.some(own => sameAddress(own.address, address)));
 }
 
 /**

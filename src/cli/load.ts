@@ -4,7 +4,7 @@ import { type NodePlan, planNode } from '../planner/plan-snapshot.ts';
 import type { Problem } from '../planner/problem.ts';
 import { renderFamily } from '../render/render.ts';
 import type { FamilyTables } from '../render/tables.ts';
-import { loadCluster } from './cluster-objects.ts';
+import { clusterManifests, withApi } from './cluster-objects.ts';
 import { CommandError, type Io } from './io.ts';
 import { loadManifests, type Manifests } from './manifests.ts';
 import { type ObjectOptions, type PlanningOptions, planOptions } from './options.ts';
@@ -20,7 +20,7 @@ export interface Loaded extends NodePlan {
  */
 export async function readObjects(options: ObjectOptions, io: Io): Promise<Manifests> {
   const { filename, kubeconfig, context } = options;
-  if (filename === undefined) return loadCluster(options, io);
+  if (filename === undefined) return withApi(options, io, api => clusterManifests(api, io.signal));
   if (kubeconfig !== undefined || context !== undefined) {
     throw new CommandError('-f reads files, and --kubeconfig and --context a cluster: give one of them');
   }
@@ -34,12 +34,20 @@ export async function load(
   earlier?: NodePlan['resolver'],
 ): Promise<Loaded> {
   const manifests = await readObjects(options, io);
+  if (options.filename === undefined) requireNode(manifests, options.node);
   const planned = planNode(manifests.snapshot, options.node, planOptions(options), earlier);
   return {
     ...planned,
     manifests,
     tables: FAMILIES.map(family => renderFamily(planned.plan, planned.values, family)),
   };
+}
+
+/** Files may be about a node without having it; a cluster that does not have it has no plan for it either. */
+function requireNode({ snapshot, verdicts }: Manifests, name: string): void {
+  const isThere = snapshot.nodes.some(node => node.name === name);
+  const isRefused = verdicts.some(it => it.kind === 'Node' && it.name === name && it.verdict === 'refused');
+  if (!isThere && !isRefused) throw new CommandError(`the cluster has no Node ${JSON.stringify(name)}`);
 }
 
 /** One line for each fault and problem: where, object, field, reason. */
@@ -67,7 +75,7 @@ export const problemLine = (problem: Problem): string =>
 export function unusable(manifests: Manifests): string | undefined {
   if (manifests.problems.length > 0) return 'not everything that is wanted could be read';
   if (manifests.verdicts.every(({ verdict }) => verdict === 'passed over')) {
-    return 'the files hold no object that says anything about address translation (natoutgoing cleanup removes all rules)';
+    return 'there is no object that says anything about address translation (natoutgoing cleanup removes all rules)';
   }
   return undefined;
 }

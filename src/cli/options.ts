@@ -41,7 +41,13 @@ export interface ObjectOptions extends ClusterOptions {
   readonly filename?: readonly string[];
 }
 
-export const withObjects = (command: Command): Command => withCluster(command.addOption(filename()));
+export const withObjects = (command: Command): Command =>
+  withCluster(command.addOption(filename())).hook('preAction', (_, action) => {
+    // Who gives -f means files, also where the environment names a cluster for all commands.
+    if (action.getOptionValue('filename') === undefined) return;
+    for (const name of ['kubeconfig', 'context'])
+      if (action.getOptionValueSource(name) === 'env') action.setOptionValue(name, undefined);
+  });
 
 export const withOutput = (command: Command): Command =>
   command.addOption(
@@ -125,7 +131,7 @@ export const withCluster = (command: Command): Command =>
     .addOption(
       new Option(
         '--kubeconfig <path>',
-        'kubeconfig of the cluster (else KUBECONFIG, ~/.kube/config, the pod’s own account)',
+        'kubeconfig of the cluster (else KUBECONFIG, the account of the pod, ~/.kube/config)',
       ).env('NATOUTGOING_KUBECONFIG'),
     )
     .addOption(new Option('--context <name>', 'context of the kubeconfig').env('NATOUTGOING_CONTEXT'));

@@ -15,16 +15,36 @@ export interface OthersRules {
   readonly gaps: readonly string[];
 }
 
-/** Reads the kernel's rules and judges them; undefined without root, when nothing can be read. */
-export async function othersRules(packet: Packet, signal: AbortSignal): Promise<OthersRules | undefined> {
-  if (process.getuid?.() !== 0) return undefined;
+/** The rules, or why they are not known. */
+export type Look = { readonly kernel: OthersRules } | { readonly kernelNotRead: string };
+
+/** Looks for them, if that was asked for, this host is the node and the process is root's. */
+export async function lookForOthers(
+  isHere: boolean,
+  packet: Packet,
+  { kernel, node }: { readonly kernel: boolean; readonly node: string },
+  signal: AbortSignal,
+): Promise<Look> {
+  if (!kernel) return { kernelNotRead: '--no-kernel was given' };
+  if (!isHere) return { kernelNotRead: `this host is not Node ${node}` };
+  if (process.getuid?.() !== 0) return { kernelNotRead: 'that takes root' };
+  return { kernel: await othersRules(packet, signal) };
+}
+
+export const lookText = (look: Look): string =>
+  'kernel' in look
+    ? othersText(look.kernel)
+    : `  note: rules of other programs were not looked for: ${look.kernelNotRead}\n`;
+
+/** Reads the kernel's rules and judges them. */
+async function othersRules(packet: Packet, signal: AbortSignal): Promise<OthersRules> {
   const rules = await readNatRules(systemExec, packet.source.family, signal);
   const facts = await readForeignFacts(systemExec, rules, packet, signal);
   const { jump, before, after } = judgeForeign(rules, packet, facts);
   return { applied: jump, before, after, gaps: rules.gaps };
 }
 
-export function othersText({ applied, before, after, gaps }: OthersRules): string {
+function othersText({ applied, before, after, gaps }: OthersRules): string {
   const lines = [
     ...(applied ? [] : ['  note: our rules are not in this kernel']),
     ...before.map(verdict => `  before us: ${verdictText(verdict)}`),

@@ -22,7 +22,6 @@ Examples:
   natoutgoing render --context production --node worker-1
 
 Without -f the objects of the cluster are read.
-
 Exit codes: 0 done; 1 an object was refused (the others are rendered); 2 wrong usage or error.`,
     )
     .action(async (options: Options) => {

@@ -32,8 +32,7 @@ export async function findOwnRules(context: RunContext, tools: Toolset, family: 
   try {
     table = await listTable(context, tools, family);
   } catch (error) {
-    if (error instanceof KernelError && (error.kind === 'not-found' || error.kind === 'unsupported'))
-      return NONE;
+    if (isAbsence(error)) return NONE;
     throw error;
   }
   if (table !== undefined) return ownRules(table, []);
@@ -47,6 +46,9 @@ export async function findOwnRules(context: RunContext, tools: Toolset, family: 
   const jumps = (await hasJump(context, tools, family, jump)) ? [asPrinted(POSTROUTING, jump)] : [];
   return ownRules(new Map([...followed, [POSTROUTING, jumps]]), unseen);
 }
+
+const isAbsence = (error: unknown): boolean =>
+  error instanceof KernelError && (error.kind === 'not-found' || error.kind === 'unsupported');
 
 const ownRules = (listing: Listing, unseen: readonly string[]): OwnRules => ({
   chains: [...listing.keys()].filter(isOwnChain),

@@ -93,7 +93,7 @@ function desiredPlan(name: string, group: string, plan: Plan): DesiredPlan {
 }
 
 /** Windows has no iptables; its nodes count by their addresses only. A node that does not say is Linux. */
-function runsApplier(node: RawObject | undefined): boolean {
+export function runsApplier(node: RawObject | undefined): boolean {
   const labels = node?.metadata['labels'];
   const os = isObject(labels) ? own(labels, 'kubernetes.io/os') : undefined;
   return os === undefined || os === 'linux';

@@ -7,7 +7,7 @@ import type { DesiredPlan } from './desired.ts';
  * programmed: the kernel holds the wanted content. pending: not yet, and nothing is known to be wrong. failed: it
  * cannot, for a reason. Warnings are about a node that does what it shall and has other trouble.
  */
-type NodeState =
+export type NodeState =
   | { readonly state: 'programmed'; readonly warning?: NodeTrouble }
   | { readonly state: 'pending' }
   | { readonly state: 'failed'; readonly trouble: NodeTrouble };
@@ -77,7 +77,8 @@ const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a +
 const firstOf = (troubles: readonly NamedTrouble[]): readonly NamedTrouble[] =>
   troubles.toSorted((a, b) => (a.name < b.name ? -1 : 1)).slice(0, NAMED);
 
-function stateOf(object: RawObject | undefined, contentHash: string, now: number): NodeState {
+/** What one node's MasqNode says about a plan with that content. */
+export function stateOf(object: RawObject | undefined, contentHash: string, now: number): NodeState {
   const status = object?.['status'];
   if (!isObject(status)) return { state: 'pending' };
   const ready = conditionOf(status, 'Ready');

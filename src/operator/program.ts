@@ -16,7 +16,7 @@ import { createLoop } from './loop.ts';
 import { createOperatorMetrics } from './metrics.ts';
 import { MasqOperator } from './operator.ts';
 import { createReconciler, type RunReport } from './reconcile.ts';
-import { type CalicoGroup, OWN_GROUP, OWN_VERSION } from './sources.ts';
+import { type CalicoGroup, LEASE_NAME, OWN_GROUP, OWN_VERSION } from './sources.ts';
 import type { SendStatus } from './statuses.ts';
 import type { Send } from './writer.ts';
 
@@ -36,7 +36,6 @@ export interface OperatorOptions {
 }
 
 export const FIELD_MANAGER = 'natoutgoing-operator';
-export const LEASE_NAME = 'natoutgoing-operator';
 const RATE = { perSecond: 100, burst: 200 };
 /** Between two runs: long enough to fold a burst, short enough that nobody waits. */
 const MIN_INTERVAL_MS = 20;

@@ -34,6 +34,8 @@ export interface Source {
 
 export const OWN_GROUP = 'natoutgoing.io';
 export const OWN_VERSION = 'v1alpha1';
+/** Of the Lease by which one of several replicas leads. */
+export const LEASE_NAME = 'natoutgoing-operator';
 /** All parts of a plan carry it, with the plan's name: an applier watches by it. */
 export const PLAN_LABEL = `${OWN_GROUP}/plan`;
 

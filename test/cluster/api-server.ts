@@ -248,7 +248,7 @@ async function ready(
 }
 
 /** JSON is YAML, and needs no quoting by hand. */
-function kubeconfigText(server: string, ca: string, token: string): string {
+export function kubeconfigText(server: string, ca: string, token: string): string {
   return JSON.stringify({
     apiVersion: 'v1',
     kind: 'Config',

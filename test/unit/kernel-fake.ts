@@ -51,21 +51,20 @@ export function fakeKernel(): FakeKernel {
   return kernel;
 }
 
+const done = (code: number, stdout: string, stderr = ''): CommandResult => ({
+  code,
+  stdout,
+  stderr,
+  timedOut: false,
+});
+
 function run(kernel: FakeKernel, { tool, args, stdin = '' }: Command): CommandResult {
-  const done = (code: number, stdout: string, stderr = ''): CommandResult => ({
-    code,
-    stdout,
-    stderr,
-    timedOut: false,
-  });
   if (args.includes('--version')) return done(tool.includes('legacy') ? 127 : 0, 'iptables (nf_tables)');
   try {
     if (tool === 'ipset') return done(0, ipset(kernel, args, stdin));
     if (tool.endsWith('-restore')) {
       const questions = questionsOf(stdin);
-      if (questions !== undefined) {
-        return done(0, questions.map(chain => list(kernel, ['-S', chain])).join('\n'));
-      }
+      if (questions !== undefined) return answers(kernel, questions);
       kernel.inputs.push({ tool, text: stdin });
       kernel.chains = transaction(kernel, stdin);
       kernel.afterEach();
@@ -83,6 +82,19 @@ function questionsOf(text: string): readonly string[] | undefined {
   return lines.every(line => line.startsWith('-S ')) ? lines.map(line => line.slice(3)) : undefined;
 }
 
+/** As iptables-restore does: in their order, up to the first that cannot be listed, at which it fails. */
+function answers(kernel: FakeKernel, chains: readonly string[]): CommandResult {
+  let printed = '';
+  for (const chain of chains) {
+    try {
+      printed += list(kernel, ['-S', chain]);
+    } catch (error) {
+      return done(1, printed, (error as Error).message);
+    }
+  }
+  return done(0, printed);
+}
+
 const list = (kernel: FakeKernel, args: readonly string[]): string => {
   const chain = args[args.indexOf('-S') + 1];
   const names = chain === undefined ? [...kernel.chains.keys()] : [chain];
@@ -94,7 +106,8 @@ const list = (kernel: FakeKernel, args: readonly string[]): string => {
       const head = name === 'POSTROUTING' ? `-P ${name} ACCEPT` : `-N ${name}`;
       return [head, ...rules.map(rule => `-A ${name} ${rule}`)];
     })
-    .join('\n');
+    .map(line => `${line}\n`)
+    .join('');
 };
 
 function ipset(kernel: FakeKernel, args: readonly string[], stdin: string): string {
