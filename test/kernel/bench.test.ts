@@ -37,8 +37,8 @@ const EXPECTED: Readonly<Record<(typeof PART_NAMES)[number], readonly string[]>>
     '(tracking of connections) / an empty chain without',
     ...SHAPES.flatMap(shape => [
       ...RULES.map(rules => `${rules} ${shape} / Felix's rule`),
-      `200 rules ${shape} / ours, 1 rule`,
-      `200 rules ${shape}, with tracking / Felix's rule`,
+      `200 rules ${shape}, without tracking / ours, 1 rule`,
+      `200 rules ${shape}, without tracking / Felix's rule`,
     ]),
   ],
   'one-more': ['one CIDR more in 100,000, applied / ipset add', 'planned and rendered before / '],
