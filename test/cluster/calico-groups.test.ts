@@ -81,6 +81,7 @@ describe('the API groups of Calico', () => {
     expect([...(kept?.seen.keys() ?? [])]).toEqual([KEPT]);
     expect(masqueraded?.sent).toBeGreaterThan(100);
   };
+  /** Waits until the policy is degraded, and says so of what cannot be read: a write may fail for a moment before. */
   const degraded = (): Promise<{ readonly reason: string; readonly message: string }> =>
     waitFor(
       async () => {
@@ -89,7 +90,8 @@ describe('the API groups of Calico', () => {
             conditions?: readonly { type: string; status: string; reason: string; message: string }[];
           };
         };
-        return found.status?.conditions?.find(({ type, status }) => type === 'Degraded' && status === 'True');
+        const condition = found.status?.conditions?.find(({ type }) => type === 'Degraded');
+        return condition?.status === 'True' && condition.message.includes('IPPools') ? condition : undefined;
       },
       { what: 'the policy to be degraded', limitMs: 45_000 },
     );
