@@ -113,9 +113,10 @@ async function listTogether(
 ): Promise<Listing> {
   const input = natTransaction(names.map(name => `-S ${name}`));
   const outcome = await tryTool(context, restoreTool(tools, family), [...WAIT_ARGS, '--noflush'], input);
-  // A killed one may have stopped in the middle of a chain. Otherwise a plain -S of the next chain tells what is wrong.
-  if (!outcome.ok && (outcome.error.code === null || outcome.error.kind === 'busy-lock')) throw outcome.error;
-  return parseListing(outcome.stdout);
+  if (outcome.ok || outcome.error.kind === 'missing-chain') return parseListing(outcome.stdout);
+  if (outcome.error.code === null || outcome.error.kind === 'busy-lock') throw outcome.error;
+  // It may have stopped in the middle of a chain. A plain -S of each tells what is wrong.
+  return new Map();
 }
 
 /** Undefined when there is no such chain that iptables can list. Throws KernelError. */

@@ -98,7 +98,14 @@ describe('chains', () => {
       'says by exit code 0 alone that it cannot',
       { stdout: "# Table `nat' is incompatible, use 'nft' tool.\n" },
     ],
-    ['fails for a reason of its own', { code: 1, stdout: '', stderr: 'something is wrong' }],
+    [
+      'fails for a reason of its own, in the middle of a chain',
+      {
+        code: 1,
+        stdout: '-P POSTROUTING ACCEPT\n-A POSTROUTING -j masq-POSTROUTING\n',
+        stderr: 'something is wrong',
+      },
+    ],
   ])('are listed one by one when iptables-restore %s', async (_, part) => {
     const { follow, kernel } = setUp((command, result) =>
       isTogether(command) ? ended(result, part) : undefined,
