@@ -146,6 +146,8 @@ function createKernelSide(
   return {
     wanted: () => wanted,
     want(plan) {
+      // Until there was something to do nobody waited for a run.
+      if (wanted === undefined) lastRan = clock.now();
       wanted = plan;
       keeper.want(plan);
     },
