@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import type { Backend } from '../kernel/backend.ts';
 import { systemClock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/errors.ts';
 import { systemExec } from '../kernel/exec.ts';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
@@ -62,8 +63,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
           io.signal,
         );
       } catch (error) {
-        if (!io.signal.aborted)
-          throw new CommandError(error instanceof Error ? error.message : String(error));
+        if (!io.signal.aborted) throw new CommandError(messageOf(error));
       } finally {
         api.close();
       }

@@ -9,10 +9,9 @@ import {
   CALICO_KINDS,
   type CalicoGroup,
   OWN_GROUP,
-  type Source,
   type SourceKey,
+  sourceOf,
   sourcePath,
-  SOURCES,
 } from '../operator/sources.ts';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, type Io } from './io.ts';
@@ -154,12 +153,6 @@ async function listed(
       if (status !== 410 || left === 0) throw withNeed(error, 'list', `${plural}${group && `.${group}`}`);
     }
   }
-}
-
-function sourceOf(key: SourceKey): Source {
-  const source = SOURCES.find(it => it.key === key);
-  if (source === undefined) throw new Error(`there is no source ${key}`);
-  return source;
 }
 
 /** Says of a 403 which right is missing, in the words of roles. */

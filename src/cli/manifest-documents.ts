@@ -3,6 +3,7 @@
 import { type Document, LineCounter, parseAllDocuments, type YAMLError } from 'yaml';
 import { isObject, type JsonObject, own } from '../api/fields.ts';
 import { quote } from '../api/report.ts';
+import { messageOf } from '../kernel/errors.ts';
 import { jsonFaultOffset } from './json-fault.ts';
 
 /** Where an object stands: a file, a document in it (from 1) and, in a List, an item (from 0). */
@@ -93,7 +94,7 @@ function parseYaml(file: string, text: string): Documents {
     }
   } catch (error) {
     // Nesting beyond the stack ends the parser; there is no place to name.
-    at(`not readable as YAML: ${error instanceof Error ? error.message : String(error)}`);
+    at(`not readable as YAML: ${messageOf(error)}`);
   }
   return { objects, problems };
 }
@@ -108,7 +109,7 @@ function valueOf(
     // A document of comments only.
     return value === null || value === undefined ? [] : unlisted(place, value);
   } catch (error) {
-    at(`not readable as YAML: ${error instanceof Error ? error.message : String(error)}`, document.range[0]);
+    at(`not readable as YAML: ${messageOf(error)}`, document.range[0]);
     return [];
   }
 }

@@ -2,6 +2,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Snapshot } from '../api/model.ts';
+import { messageOf } from '../kernel/errors.ts';
 import { type Documents, documentsOf, type Placed, problemLine } from './manifest-documents.ts';
 import { assemble, type ObjectVerdict } from './manifest-objects.ts';
 
@@ -69,7 +70,7 @@ async function documentsAt(
 /** The problem of a path; an abort is none, and is passed on. */
 function unreadable(file: string, error: unknown, signal: AbortSignal | undefined): string {
   signal?.throwIfAborted();
-  return problemLine(file, `cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  return problemLine(file, `cannot be read: ${messageOf(error)}`);
 }
 
 /** The file itself, or the files of the folder. */

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { messageOf } from '../kernel/errors.ts';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
 import {
@@ -81,8 +82,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 2 wrong usage, or it could not start.`
           io.signal,
         );
       } catch (error) {
-        if (!io.signal.aborted)
-          throw new CommandError(error instanceof Error ? error.message : String(error));
+        if (!io.signal.aborted) throw new CommandError(messageOf(error));
       }
       exit(EXIT.ok);
     });

@@ -1,4 +1,5 @@
 // `status` as people read it: what is wrong first, then tables.
+import { cut } from '../api/text.ts';
 import { type Io, table } from './io.ts';
 import type { ClusterStatus } from './status-model.ts';
 import type { FamilyCell, NodeRow } from './status-rows.ts';
@@ -119,9 +120,6 @@ function ago(seconds: number | null): string {
 const oneLine = (message: string): string =>
   message.replaceAll(/[\s\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ').trim();
 
-const cell = (message: string): string => {
-  const line = oneLine(message);
-  return line.length <= MAX_CELL ? line : `${line.slice(0, MAX_CELL - 1)}…`;
-};
+const cell = (message: string): string => cut(oneLine(message), MAX_CELL);
 
 const lines = (...all: readonly string[]): string => all.map(line => `${line}\n`).join('');

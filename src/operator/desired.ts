@@ -41,7 +41,7 @@ export interface DesiredCache {
 }
 
 /**
- * The objects of all groups and nodes. A plan's name says for which policies it is, not what they say. `nodes` are the
+ * The objects of all groups and nodes. A plan's name says for which group of nodes it is, not what its policies say. `nodes` are the
  * Node objects, each of which owns its MasqNode.
  */
 export function desiredObjects(

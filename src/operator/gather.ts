@@ -9,7 +9,7 @@ import {
   type CalicoGroup,
   type CalicoKind,
   type SourceKey,
-  SOURCES,
+  sourceOf,
 } from './sources.ts';
 
 /** The watches, by source. */
@@ -107,8 +107,8 @@ function stateOf({ listed, failing }: Health): GroupState {
 }
 
 const whatOf = (key: SourceKey): string => {
-  const source = SOURCES.find(it => it.key === key);
-  return source === undefined ? key : `${source.what} (${source.group || 'core'}/${source.version})`;
+  const { what, group, version } = sourceOf(key);
+  return `${what} (${group || 'core'}/${version})`;
 };
 
 function waitingText(watched: Watched, key: SourceKey): string {

@@ -192,12 +192,14 @@ export const SOURCES: readonly Source[] = [
   ),
 ];
 
-/** How objects of a source are kept. */
-export function projectOf(key: SourceKey): Source['project'] {
+export function sourceOf(key: SourceKey): Source {
   const source = SOURCES.find(it => it.key === key);
   if (source === undefined) throw new Error(`there is no source ${key}`);
-  return source.project;
+  return source;
 }
+
+/** How objects of a source are kept. */
+export const projectOf = (key: SourceKey): Source['project'] => sourceOf(key).project;
 
 export const sourcePath = ({
   group,
