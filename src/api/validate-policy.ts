@@ -29,6 +29,7 @@ import type {
 } from './model.ts';
 import { withAppliedNulls } from './last-applied.ts';
 import { identity, metadata } from './object.ts';
+import { API_VERSION } from './own-group.ts';
 import { quote, type Reader, type Report, refuse, validated } from './report.ts';
 import { labelSelector } from './selector.ts';
 import { interfaceName, ruleName } from './values.ts';
@@ -137,7 +138,7 @@ const spec: Reader<PolicySpec> = object(
 const policy: Reader<MasqPolicy> = mapped(
   object(
     {
-      ...identity('MasqPolicy', 'natoutgoing.io/v1alpha1'),
+      ...identity('MasqPolicy', API_VERSION),
       metadata: required(metadata),
       spec: required(spec),
       // Ours to write, so not read; named here since every other field is a fault.

@@ -1,6 +1,7 @@
 // Keeps the kernel as the latest wanted tables say: applies what is new at once, looks soon after every write, then
 // every 30 s, repairs, and backs off from errors without ever giving up. Level-triggered: only what was wanted last
 // counts, however many came in between.
+import type { CleanupReport } from '../kernel/cleanup.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Driver } from '../kernel/driver.ts';
 import type { DriverReport } from '../kernel/report.ts';
@@ -20,11 +21,15 @@ export interface KeeperParts<W extends Wanted> {
   readonly random: () => number;
   /** Called after each run, in order, with what was wanted. It may take its time: the next run waits for it. */
   readonly onReport: (report: DriverReport, occasion: Occasion, wanted: W) => void | Promise<void>;
+  /** Called after each try to remove everything. */
+  readonly onRemoval?: (report: CleanupReport) => void;
 }
 
 export interface Keeper<W extends Wanted> {
   /** This is wanted from now on. Returns at once. */
   want(wanted: W): void;
+  /** Nothing of ours is wanted from now on: it is removed, and tried again until nothing is left. Returns at once. */
+  wantNothing(): void;
   /** Works until the signal aborts; leaves the rules as they are then. Resolves, never rejects. */
   run(signal: AbortSignal): Promise<void>;
 }
@@ -33,14 +38,17 @@ export interface Keeper<W extends Wanted> {
 const SOON_MS = [5_000, 10_000, 20_000] as const;
 const STEADY_MS = 30_000;
 const FIRST_RETRY_MS = 1_000;
+/** Wanted, where everything of ours is to be removed. */
+const NOTHING = Symbol('nothing');
 
 export function createKeeper<W extends Wanted>({
   driver,
   clock,
   random,
   onReport,
+  onRemoval = () => {},
 }: KeeperParts<W>): Keeper<W> {
-  let latest: W | undefined;
+  let latest: W | typeof NOTHING | undefined;
   let fresh = false;
   let wake = (): void => {};
   let looksSinceWrite = SOON_MS.length as number;
@@ -77,12 +85,24 @@ export function createKeeper<W extends Wanted>({
     await onReport(report, occasion, wanted);
   };
 
+  const remove = async (signal: AbortSignal): Promise<void> => {
+    fresh = false;
+    const report = await driver.remove(signal);
+    failures = report.ok ? 0 : failures + 1;
+    // What is gone comes back by nobody: there is nothing to look after.
+    if (report.ok && !fresh) latest = undefined;
+    onRemoval(report);
+  };
+
+  const wantNow = (wanted: W | typeof NOTHING): void => {
+    latest = wanted;
+    fresh = true;
+    wake();
+  };
+
   return {
-    want(wanted) {
-      latest = wanted;
-      fresh = true;
-      wake();
-    },
+    want: wantNow,
+    wantNothing: () => wantNow(NOTHING),
     async run(signal) {
       while (!signal.aborted) {
         if (latest === undefined) {
@@ -90,7 +110,7 @@ export function createKeeper<W extends Wanted>({
           continue;
         }
         try {
-          await runOnce(latest, signal);
+          await (latest === NOTHING ? remove(signal) : runOnce(latest, signal));
         } catch (error) {
           // Only an abort makes the driver throw; anything else is a fault of ours that must be seen.
           if (!signal.aborted) throw error;

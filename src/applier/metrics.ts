@@ -7,6 +7,8 @@ export interface ApplierMetrics {
   /** `verifiedAt`: when the kernel was seen to be as wanted last. */
   ran(report: DriverReport, occasion: Occasion, seconds: number, verifiedAt: Date | undefined): void;
   follows(plan: string, contentHash: string): void;
+  /** Nothing of ours is wanted. */
+  followsNothing(): void;
   readsApi(failingSince: number | undefined): void;
   text(): Promise<string>;
 }
@@ -68,6 +70,10 @@ export function createApplierMetrics(): ApplierMetrics {
     follows(name, contentHash) {
       plan.reset();
       plan.set({ plan: name, content_hash: contentHash }, 1);
+    },
+    followsNothing() {
+      plan.reset();
+      for (const it of Object.values(perFamily)) it.reset();
     },
     readsApi: since => failing.set((since ?? 0) / 1000),
     text() {

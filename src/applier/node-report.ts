@@ -1,14 +1,16 @@
 // What is known of this node's kernel and said of it: in the status of its MasqNode, in metrics, in Events.
 import type { Logger } from 'pino';
+import { API_VERSION, MASQ_NODES, OWN_GROUP } from '../api/own-group.ts';
 import type { Api } from '../cluster/api.ts';
 import { applyObject } from '../cluster/apply.ts';
 import { createRecorder } from '../cluster/events.ts';
+import type { CleanupReport } from '../kernel/cleanup.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type DriverReport, repairsOf } from '../kernel/report.ts';
 import { createIncidents } from './incidents.ts';
 import type { Occasion } from './keeper.ts';
 import type { ApplierMetrics } from './metrics.ts';
-import { MASQ_NODES, type MasqNodeFacts } from './plan-source.ts';
+import type { MasqNodeFacts } from './plan-source.ts';
 import { type NodeFacts, nodeStatus, type NodeStatus } from './status.ts';
 import { createStatusWriter } from './status-writer.ts';
 import type { Trouble, WantedPlan } from './wanted-plan.ts';
@@ -28,6 +30,8 @@ export interface NodeReportParts {
 export interface NodeReport {
   /** The driver ran; `seconds` is how long. */
   ran(report: DriverReport, occasion: Occasion, plan: WantedPlan, seconds: number): void;
+  /** Everything of ours was removed, or was tried to be. */
+  removed(report: CleanupReport): void;
   /** The plan of the API cannot be followed, or can again; `tell` says so. */
   hasTrouble(trouble: Trouble | undefined): void;
   /** The chosen backend is not the one of others, or is. */
@@ -40,7 +44,6 @@ export interface NodeReport {
   run(signal: AbortSignal): Promise<void>;
 }
 
-const API_VERSION = 'natoutgoing.io/v1alpha1';
 const FIELD_MANAGER = 'natoutgoing-applier';
 
 type Changing<T> = { -readonly [K in keyof T]: T[K] };
@@ -63,7 +66,7 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
     clock,
     wallClock,
     log,
-    controller: 'natoutgoing.io/applier',
+    controller: `${OWN_GROUP}/applier`,
     instance: nodeName,
   });
   const incidents = createIncidents({ log, record, regarding });
@@ -87,7 +90,7 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
   const tell = (): void => {
     const node = parts.node();
     // At the very start there is nothing to say, and the first thing that is would have to wait for it.
-    const isNews = facts.report !== undefined || facts.trouble !== undefined;
+    const isNews = [facts.report, facts.trouble, facts.removal].some(it => it !== undefined);
     if (node === undefined || !isNews) return;
     told = nodeStatus(facts, told, wallClock());
     writer.offer({ uid: node.uid, status: told });
@@ -96,6 +99,7 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
     tell,
     ran(report, occasion, plan, seconds) {
       facts.report = report;
+      delete facts.removal;
       if (isProgrammed(report)) {
         facts.verifiedAt = wallClock();
         nowInForce(facts, plan, wallClock());
@@ -104,6 +108,15 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
       metrics.ran(report, occasion, seconds, facts.verifiedAt);
       if (occasion === 'verify') facts.driftRepairs += repairsOf(report).length;
       incidents.saw(report, occasion);
+      tell();
+    },
+    removed(report) {
+      for (const key of ['applied', 'report', 'verifiedAt', 'trouble'] as const) delete facts[key];
+      const { ok, removed, failed } = report;
+      log[ok ? 'info' : 'warn']({ removed: removed.length, failed }, 'everything of ours was to be removed');
+      facts.removal = report;
+      metrics.followsNothing();
+      facts.generation = parts.node()?.generation ?? 0;
       tell();
     },
     hasTrouble(trouble) {
@@ -117,6 +130,7 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
       tell();
     },
     fault() {
+      if (facts.removal !== undefined) return 'everything of ours is removed, as the MasqNode asks';
       if (facts.trouble !== undefined) return facts.trouble.message;
       const holds = facts.report !== undefined && isProgrammed(facts.report);
       return holds ? undefined : 'the kernel does not hold the plan';

@@ -1,5 +1,6 @@
 // The plan of this node as the API has it: the node's MasqNode names it, the objects with its label are its parts.
 import { isObject, own } from '../api/fields.ts';
+import { asksRemoval, MASQ_NODES, MASQ_PLANS, PLAN_LABEL } from '../api/own-group.ts';
 import type { Api, RawObject, Resource } from '../cluster/api.ts';
 import { createListWatch, type Failing, type ListWatch } from '../cluster/list-watch.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -41,12 +42,9 @@ export interface MasqNodeFacts {
   readonly version: string;
   readonly generation: number;
   readonly plan: string;
+  /** Somebody asks that this node holds nothing of ours. */
+  readonly asksRemoval: boolean;
 }
-
-const COLLECTION = '/apis/natoutgoing.io/v1alpha1';
-export const MASQ_NODES = `${COLLECTION}/masqnodes`;
-const MASQ_PLANS = `${COLLECTION}/masqplans`;
-const PLAN_LABEL = 'natoutgoing.io/plan';
 
 const keptOf = ({ metadata, spec }: RawObject): RawObject => ({
   metadata: { name: metadata.name, uid: metadata.uid, generation: metadata.generation },
@@ -59,7 +57,9 @@ const keptOf = ({ metadata, spec }: RawObject): RawObject => ({
  */
 const keptNode = (object: RawObject): RawObject => {
   const { metadata, spec } = keptOf(object);
-  return { metadata: { ...metadata, version: object.metadata.resourceVersion }, spec };
+  const { resourceVersion } = object.metadata;
+  const asked = asksRemoval(own(object.metadata, 'annotations'));
+  return { metadata: { ...metadata, version: resourceVersion, asksRemoval: asked }, spec };
 };
 
 export function createPlanSource(parts: PlanSourceParts): PlanSource {
@@ -128,7 +128,14 @@ function factsOf(object: RawObject | undefined): MasqNodeFacts | undefined {
   const plan = isObject(object?.['spec']) ? own(object['spec'], 'plan') : undefined;
   if (typeof uid !== 'string' || typeof version !== 'string') return undefined;
   if (typeof plan !== 'string' || !isName(plan)) return undefined;
-  return { uid, version, generation: typeof generation === 'number' ? generation : 0, plan };
+  const asked = object.metadata['asksRemoval'] === true;
+  return {
+    uid,
+    version,
+    generation: typeof generation === 'number' ? generation : 0,
+    plan,
+    asksRemoval: asked,
+  };
 }
 
 /** It becomes part of a query. */

@@ -110,6 +110,8 @@ function stopWith(signal: AbortSignal, closers: (() => unknown)[]): AbortSignal 
 interface KernelSide {
   wanted(): WantedPlan | undefined;
   want(plan: WantedPlan): void;
+  /** Nothing of ours shall be here, until another plan is wanted. */
+  remove(): void;
   sick(): string | undefined;
   run: Keeper<WantedPlan>['run'];
 }
@@ -123,6 +125,7 @@ function createKernelSide(
 ): KernelSide {
   let wanted: WantedPlan | undefined;
   let noted: WantedPlan | undefined;
+  let removing = false;
   let lastRan = clock.now();
   const timed = timedDriver(createDriver({ exec, clock, backend, log }), clock);
   /** Once for each plan, whichever run brought it into the kernel; again when the file could not be written. */
@@ -134,7 +137,7 @@ function createKernelSide(
     if (saved) noted = plan;
   };
   const keeper = createKeeper<WantedPlan>({
-    driver: timed.driver,
+    driver: forgetting(timed.driver, record, log),
     clock,
     random,
     onReport: async (result, occasion, plan) => {
@@ -142,6 +145,7 @@ function createKernelSide(
       report.ran(result, occasion, plan, timed.lastMs() / 1000);
       if (isProgrammed(result)) await note(plan);
     },
+    onRemoval: result => report.removed(result),
   });
   return {
     wanted: () => wanted,
@@ -149,13 +153,33 @@ function createKernelSide(
       // Until there was something to do nobody waited for a run.
       if (wanted === undefined) lastRan = clock.now();
       wanted = plan;
+      removing = false;
       keeper.want(plan);
+    },
+    remove() {
+      if (removing) return;
+      removing = true;
+      wanted = undefined;
+      noted = undefined;
+      keeper.wantNothing();
     },
     sick: () =>
       wanted !== undefined && clock.now() - lastRan > STUCK_MS
         ? 'the kernel is not looked at any more'
         : undefined,
     run: signal => keeper.run(signal),
+  };
+}
+
+/** The driver, which before it removes everything sees to it that a restart brings nothing back. */
+function forgetting(driver: Driver, record: ApplyRecord, log: Logger): Driver {
+  return {
+    ...driver,
+    async remove(signal) {
+      const why = await record.forget();
+      if (why !== undefined) log.warn({ why }, 'the last good plan stays on disk');
+      return driver.remove(signal);
+    },
   };
 }
 
@@ -173,6 +197,7 @@ function timedDriver(driver: Driver, clock: Clock): { readonly driver: Driver; l
       apply: (tables, signal) => timing(() => driver.apply(tables, signal)),
       verify: signal => timing(() => driver.verify(signal)),
       diff: (tables, signal) => driver.diff(tables, signal),
+      remove: signal => driver.remove(signal),
     },
     lastMs: () => lastMs,
   };
@@ -209,6 +234,7 @@ function createLook(
     const now = state();
     if (now.noNode && hadNode) log.warn({}, 'there is no MasqNode of this node; what is in force stays');
     hadNode = !now.noNode;
+    if (now.node?.asksRemoval === true) return kernel.remove();
     const trouble = troubleOf(now);
     if (!isYoung(trouble)) report.hasTrouble(trouble);
     const next = nextPlan(now, kernel.wanted());

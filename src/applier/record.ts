@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Exec } from '../kernel/exec.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 import { flushChanged, type FlushReport } from './flush.ts';
-import { type AppliedState, type PlanOrigin, readState, writeState } from './state-file.ts';
+import { type AppliedState, type PlanOrigin, readState, removeState, writeState } from './state-file.ts';
 
 export interface Applied {
   readonly plan: Plan;
@@ -30,6 +30,8 @@ export interface ApplyRecord {
     applied: Applied,
     signal?: AbortSignal,
   ): Promise<{ readonly flush: FlushReport; readonly notes: readonly string[]; readonly saved: boolean }>;
+  /** Nothing is in force any more, also for a later run. Why the file stays is one sentence; undefined: it is gone. */
+  forget(): Promise<string | undefined>;
 }
 
 /** Reads the record of an earlier run, whose state is `last`. A file that is of no use is the same as none. */
@@ -59,6 +61,11 @@ export async function openRecord(parts: RecordParts): Promise<{
         saved: written.ok,
         notes: [...flushNotes(flush, applied.plan), ...(written.ok ? [] : [`warning: ${written.reason}`])],
       };
+    },
+    async forget() {
+      before = undefined;
+      const removed = await removeState(path);
+      return removed.ok ? undefined : removed.reason;
     },
   };
   return {

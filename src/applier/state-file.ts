@@ -103,6 +103,18 @@ export async function writeState(path: string, state: AppliedState): Promise<Wri
   }
 }
 
+/** Removes the file, for good also after a loss of power. One that is not there is done. Never rejects. */
+export async function removeState(path: string): Promise<WrittenState> {
+  try {
+    await rm(path, { force: true });
+    await syncFolder(dirname(path));
+    return { ok: true };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { ok: true };
+    return { ok: false, reason: `${path} could not be removed: ${messageOf(error)}` };
+  }
+}
+
 /** An old temporary file, of a crash, is replaced, not followed or reused: its mode may be another. */
 async function writeThrough(path: string, text: string): Promise<void> {
   await rm(path, { force: true });

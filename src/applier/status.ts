@@ -1,5 +1,7 @@
 // MasqNode.status: what this node's kernel holds, as crds/ has it. Pure.
+import { REMOVED } from '../api/own-group.ts';
 import { cut } from '../api/text.ts';
+import type { CleanupReport } from '../kernel/cleanup.ts';
 import type { DriverReport, FamilyName, FamilyReport } from '../kernel/report.ts';
 import type { PlanOrigin } from './state-file.ts';
 
@@ -14,6 +16,8 @@ export interface NodeFacts {
   /** Why the plan that the API has is not the one that is in force. */
   readonly trouble?: { readonly reason: string; readonly message: string };
   readonly driftRepairs: number;
+  /** Everything was removed, or what of it could not be; undefined: that is not asked. */
+  readonly removal?: CleanupReport;
   /** Why the chosen backend is not the one that others use; undefined: it is, as far as known. */
   readonly otherBackend?: string;
 }
@@ -114,7 +118,8 @@ function stateOf({ ok, unavailable }: FamilyReport): FamilyStatus['state'] {
   return ok ? 'Programmed' : 'Failed';
 }
 
-function ready({ applied, report, trouble }: NodeFacts): Said {
+function ready({ applied, report, trouble, removal }: NodeFacts): Said {
+  if (removal !== undefined) return removalSaid(removal);
   if (trouble !== undefined) {
     const kept =
       applied === undefined ? 'nothing is in force' : `plan ${applied.origin.name} stays in force as it was`;
@@ -132,6 +137,12 @@ function ready({ applied, report, trouble }: NodeFacts): Said {
     return { status: 'Unknown', reason: 'Pending', message: 'no plan has been put into the kernel yet' };
   }
   return { status: 'True', reason: 'Programmed', message: `the kernel holds plan ${applied.origin.name}` };
+}
+
+function removalSaid({ ok, failed }: CleanupReport): Said {
+  if (ok) return { status: 'False', reason: REMOVED, message: 'nothing of ours is left in this kernel' };
+  const left = failed.map(({ family, object, message }) => `${family} ${object}: ${message}`);
+  return { status: 'False', reason: 'RemovalFailed', message: left.join('; ') };
 }
 
 function contended(report: DriverReport | undefined): Said {

@@ -1,18 +1,12 @@
 // The objects of a cluster, for the commands that read without -f: each once, of Calico's group that counts.
+import { OWN_GROUP } from '../api/own-group.ts';
 import { type Api, ApiError, type RawObject } from '../cluster/api.ts';
 import { createHttpsApi } from '../cluster/https.ts';
 import { SERVICE_ACCOUNT_FOLDER } from '../cluster/in-cluster.ts';
 import { listAll } from '../cluster/list.ts';
 import { messageOf } from '../kernel/errors.ts';
 import { chooseGroup, type GroupState, isMigrated } from '../operator/calico-group.ts';
-import {
-  CALICO_KINDS,
-  type CalicoGroup,
-  OWN_GROUP,
-  type SourceKey,
-  sourceOf,
-  sourcePath,
-} from '../operator/sources.ts';
+import { CALICO_KINDS, type CalicoGroup, type SourceKey, sourceOf, sourcePath } from '../operator/sources.ts';
 import { endpointOf } from './endpoint.ts';
 import { CommandError, type Io } from './io.ts';
 import type { Placed } from './manifest-documents.ts';

@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isObject, own } from '../api/fields.ts';
 import type { Fault, Snapshot, Validated } from '../api/model.ts';
+import { OWN_GROUP } from '../api/own-group.ts';
 import { quote } from '../api/report.ts';
 import { readIpPool, readNetworkSet } from '../api/validate-calico.ts';
 import { readFelixConfiguration } from '../api/validate-felix.ts';
@@ -49,13 +50,12 @@ function kindOf<K extends keyof Snapshot>(
   };
 }
 
-const POLICY_GROUP = 'natoutgoing.io';
 /** Written by programs for programs; of no interest to who reads manifests. */
 const MACHINE_KINDS = ['MasqPlan', 'MasqNode'];
 
 /** By group and kind; the readers look at the version. */
 const KINDS: ReadonlyMap<string, Kind> = new Map<string, Kind>([
-  [`${POLICY_GROUP}/MasqPolicy`, kindOf('policies', validateMasqPolicy)],
+  [`${OWN_GROUP}/MasqPolicy`, kindOf('policies', validateMasqPolicy)],
   ['/Node', kindOf('nodes', readNode)],
   ...['crd.projectcalico.org', 'projectcalico.org'].flatMap((group): [string, Kind][] => [
     [`${group}/IPPool`, kindOf('pools', readIpPool)],
@@ -101,10 +101,8 @@ const refusal = (place: Place, { kind, name }: Identity, faults: readonly Fault[
 function strange(place: Place, identity: Identity): ObjectVerdict {
   const { group, kind, name } = identity;
   if (kind === '') return refusal(place, identity, [{ field: 'kind', reason: 'is required' }]);
-  if (group === POLICY_GROUP && !MACHINE_KINDS.includes(kind)) {
-    return refusal(place, identity, [
-      { field: 'kind', reason: `"${kind}" is not a kind of ${POLICY_GROUP}` },
-    ]);
+  if (group === OWN_GROUP && !MACHINE_KINDS.includes(kind)) {
+    return refusal(place, identity, [{ field: 'kind', reason: `"${kind}" is not a kind of ${OWN_GROUP}` }]);
   }
   const note = `kind ${kind} passed over`;
   return { ...place, kind, name, verdict: 'passed over', note, faults: [], warnings: [] };

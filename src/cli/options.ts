@@ -23,6 +23,14 @@ export type OutputFormat = 'text' | 'json';
 
 const INTERFACE_NAME = /^[A-Za-z0-9_.:-]{1,15}$/;
 
+/** Where the Lease is by which one operator leads. */
+export const withLease = (command: Command): Command =>
+  command.addOption(
+    new Option('--namespace <name>', "namespace of the operator's Lease")
+      .env('NATOUTGOING_NAMESPACE')
+      .default('natoutgoing'),
+  );
+
 const collect = (value: string, previous: readonly string[] | undefined): readonly string[] => [
   ...(previous ?? []),
   value,
@@ -101,6 +109,18 @@ export const planOptions = (options: PlanFlags): PlanOptions => ({
   tunnelInterfaces: options.tunnelInterface,
   inheritFelix: options.felixConfig,
 });
+
+const SECONDS_OF = { s: 1, m: 60, h: 3600 } as const;
+
+/** "90s", "5m" or "1h" → milliseconds. */
+export function parseDuration(text: string): number {
+  const [, count = '', unit = 's'] = /^([0-9]{1,5})([smh])$/.exec(text) ?? [];
+  const seconds = Number(count) * SECONDS_OF[unit as keyof typeof SECONDS_OF];
+  if (!(seconds >= 5 && seconds <= 3600)) {
+    throw new InvalidArgumentError('A duration from 5s to 1h is expected, such as 120s or 5m.');
+  }
+  return seconds * 1000;
+}
 
 export function parseMark(text: string): number {
   const mark = /^(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})$/.test(text) ? Number(text) : Number.NaN;

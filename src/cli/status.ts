@@ -1,10 +1,11 @@
 import { Command, Option } from 'commander';
+import { LEASE_NAME } from '../api/own-group.ts';
 import type { Api, RawObject } from '../cluster/api.ts';
 import { refusedAnswer } from '../cluster/https.ts';
-import { CALICO_VERSIONS, LEASE_NAME } from '../operator/sources.ts';
+import { CALICO_VERSIONS } from '../operator/sources.ts';
 import { calicoPools, demanded, withApi, withNeed } from './cluster-objects.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
-import { type ClusterOptions, type OutputFormat, withCluster, withOutput } from './options.ts';
+import { type ClusterOptions, type OutputFormat, withCluster, withLease, withOutput } from './options.ts';
 import { type ClusterObjects, clusterStatus, type ClusterStatus } from './status-model.ts';
 import { statusText } from './status-text.ts';
 
@@ -16,13 +17,8 @@ interface Options extends ClusterOptions {
 }
 
 export const statusCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withOutput(withCluster(new Command('status')))
+  withOutput(withLease(withCluster(new Command('status'))))
     .description('say how a cluster does: what is wrong, the operator, policies, plans, nodes')
-    .addOption(
-      new Option('--namespace <name>', "namespace of the operator's Lease")
-        .env('NATOUTGOING_NAMESPACE')
-        .default('natoutgoing'),
-    )
     .addOption(new Option('--all-nodes', 'list every node, not only those with trouble').default(false))
     .addOption(new Option('--node <name>', 'list this node only').conflicts('allNodes'))
     .addHelpText(

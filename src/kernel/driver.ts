@@ -13,6 +13,7 @@ import {
   type Toolset,
 } from './backend.ts';
 import type { Difference } from './changes.ts';
+import { cleanup, type CleanupReport } from './cleanup.ts';
 import type { Clock } from './clock.ts';
 import { KernelError, messageOf } from './errors.ts';
 import type { Exec } from './exec.ts';
@@ -49,6 +50,8 @@ export interface Driver {
   apply(tables: readonly FamilyTables[], signal?: AbortSignal): Promise<DriverReport>;
   /** Reads, compares with the tables of the last apply, repairs. Without an apply before, it does nothing. */
   verify(signal?: AbortSignal): Promise<DriverReport>;
+  /** Removes everything of ours, both backends and families; nothing is wanted then. Rejects only when aborted. */
+  remove(signal?: AbortSignal): Promise<CleanupReport>;
   /** Reads and compares; writes nothing. Rejects only when aborted. */
   diff(tables: readonly FamilyTables[], signal?: AbortSignal): Promise<DriverDiff>;
 }
@@ -216,6 +219,21 @@ export function createDriver(options: DriverOptions): Driver {
       }),
     verify: signal =>
       oneAtATime(() => run(signal, true, (driver, context, tools, t) => driver.verify(context, tools, t))),
+    remove: signal =>
+      oneAtATime(() => {
+        const { exec, lockWaitMs } = options;
+        wanted = [];
+        families[4].forget();
+        families[6].forget();
+        const parts = {
+          exec,
+          clock,
+          log,
+          dryRun: false,
+          ...(lockWaitMs === undefined ? {} : { lockWaitMs }),
+        };
+        return cleanup(parts, signal);
+      }),
     diff: (tables, signal) =>
       oneAtATime(async () => {
         const context = contextOf(signal);

@@ -1,12 +1,11 @@
 // A cluster's plans → the objects that shall be in the API. Pure; equal plans give equal objects, byte for byte.
 import { isObject, own } from '../api/fields.ts';
+import { API_VERSION, PLAN_LABEL } from '../api/own-group.ts';
 import type { RawObject } from '../cluster/api.ts';
 import { masqNodeSpec, type MasqPlanSpec, planObjects } from '../planner/plan-objects.ts';
 import type { NodeValues, Plan } from '../planner/plan.ts';
 import type { ClusterPlan } from '../planner/plan-cluster.ts';
-import { digestOf, OWN_GROUP, OWN_VERSION, ownersOf, PLAN_LABEL, planDigest } from './sources.ts';
-
-export const API_VERSION = `${OWN_GROUP}/${OWN_VERSION}`;
+import { digestOf, ownersOf, planDigest } from './sources.ts';
 
 export interface DesiredObject {
   readonly name: string;

@@ -1,5 +1,6 @@
 // The operator as a process: watches always, plans and writes while it leads.
 import type { Logger } from 'pino';
+import { API_VERSION, LEASE_NAME, OWN_GROUP } from '../api/own-group.ts';
 import type { Api } from '../cluster/api.ts';
 import { applyObject, deleteObject } from '../cluster/apply.ts';
 import type { Endpoint } from '../cluster/endpoint.ts';
@@ -11,12 +12,11 @@ import { limited } from '../cluster/rate-limit.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { PlanOptions } from '../planner/assemble.ts';
 import { startHealthServer } from '../telemetry/health-server.ts';
-import { API_VERSION } from './desired.ts';
 import { createLoop } from './loop.ts';
 import { createOperatorMetrics } from './metrics.ts';
 import { MasqOperator } from './operator.ts';
 import { createReconciler, type RunReport } from './reconcile.ts';
-import { type CalicoGroup, LEASE_NAME, OWN_GROUP, OWN_VERSION } from './sources.ts';
+import type { CalicoGroup } from './sources.ts';
 import type { SendStatus } from './statuses.ts';
 import type { Send } from './writer.ts';
 
@@ -41,7 +41,7 @@ const RATE = { perSecond: 100, burst: 200 };
 const MIN_INTERVAL_MS = 20;
 /** A run makes thousands of writes at most, of which each is bounded in time. */
 const STUCK_MS = 900_000;
-const COLLECTION = `/apis/${OWN_GROUP}/${OWN_VERSION}`;
+const COLLECTION = `/apis/${API_VERSION}`;
 
 /** Runs until the signal aborts. Rejects when the health server cannot listen. */
 export async function runOperator(options: OperatorOptions, signal: AbortSignal): Promise<void> {

@@ -2,7 +2,7 @@
 import type { RecordedEvent } from '../cluster/events.ts';
 import type { KernelLog } from '../kernel/log.ts';
 import type { Refused } from './snapshot.ts';
-import { API_VERSION } from './desired.ts';
+import { API_VERSION } from '../api/own-group.ts';
 import { CALICO_VERSIONS, type CalicoGroup } from './sources.ts';
 
 const EVENT_REASONS: { readonly [K in Refused['list']]: { readonly kind: string; readonly reason: string } } =

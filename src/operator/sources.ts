@@ -2,6 +2,7 @@
 // Node object is about images and conditions that change all the time and mean nothing here.
 import { createHash } from 'node:crypto';
 import { isObject, own } from '../api/fields.ts';
+import { asksRemoval, OWN_GROUP, OWN_VERSION, PLAN_LABEL } from '../api/own-group.ts';
 import type { RawObject } from '../cluster/api.ts';
 import { canonicalJson } from '../planner/canonical.ts';
 
@@ -31,13 +32,6 @@ export interface Source {
   readonly isCrd: boolean;
   readonly project: (object: RawObject) => RawObject;
 }
-
-export const OWN_GROUP = 'natoutgoing.io';
-export const OWN_VERSION = 'v1alpha1';
-/** Of the Lease by which one of several replicas leads. */
-export const LEASE_NAME = 'natoutgoing-operator';
-/** All parts of a plan carry it, with the plan's name: an applier watches by it. */
-export const PLAN_LABEL = `${OWN_GROUP}/plan`;
 
 export const CALICO_VERSIONS: {
   readonly [G in CalicoGroup]: { readonly group: string; readonly version: string };
@@ -100,6 +94,7 @@ const masqNode = (object: RawObject): RawObject => {
       generation: metadata.generation,
       lock: lockOf(object),
     },
+    asksRemoval: asksRemoval(own(metadata, 'annotations')),
     digest: digestOf({ spec: own(object, 'spec'), owners: ownersOf(own(metadata, 'ownerReferences')) }),
     spec: { plan: planOf(object) },
     status: statusOf(own(object, 'status')),

@@ -60,7 +60,12 @@ export function writesFor(desired: Desired, actual: Actual): Stages {
       ...(others.get(name) ?? []).map(part => removal('masqplans', part)),
     ])
     .filter(writes => writes.length > 0);
-  const nodes = desired.nodes.flatMap(node => changed('masqnodes', node, actual.masqNodes.get(node.name)));
+  const nodes = desired.nodes.flatMap(node => {
+    const there = actual.masqNodes.get(node.name);
+    // A removal that was broken off: whoever leads wants rules, and a new object asks for no removal.
+    if (there?.['asksRemoval'] === true) return [removal('masqnodes', there)];
+    return changed('masqnodes', node, there);
+  });
   return { plans, nodes, removals: removals(desired, actual, others) };
 }
 

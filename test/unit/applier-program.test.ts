@@ -40,6 +40,38 @@ describe('an applier', () => {
     }, DISK_LIMIT);
   });
 
+  it('says what cannot be removed, tries again until nothing is left, and then looks after nothing', async () => {
+    const faults: Faults = {};
+    await open(faults);
+    const before = world.dump();
+    await isReady();
+    await world.pass(50);
+    faults.tool = (tool, stdin) =>
+      tool === 'ipset' && stdin.includes('destroy')
+        ? failedCommand('in use by a kernel component')
+        : undefined;
+    world.askRemoval();
+    await world.until(status => readyOf(status).reason === 'RemovalFailed');
+    expect(world.statuses.at(-1)?.conditions.find(({ type }) => type === 'Ready')).toMatchObject({
+      message: expect.stringMatching(/ set masq4-.*in use by a kernel component/) as unknown,
+    });
+    delete faults.tool;
+    await world.until(status => readyOf(status).reason === 'Removed');
+    expect(world.dump()).toBe(before);
+    expect(world.statuses.at(-1)).toMatchObject({ families: {}, observedGeneration: 1 });
+    expect(world.statuses.at(-1)?.plan).toBeUndefined();
+    await expect(readFile(world.stateFile)).rejects.toThrow('ENOENT');
+    // A change of the plan means nothing until the node is pointed at one anew.
+    world.write('plan-a', planTo('9.9.0.0/16'));
+    await world.pass(60_000);
+    expect(world.dump()).toBe(before);
+    world.removeNode();
+    await world.pass(1_000);
+    world.pointAt('plan-a');
+    await isReady();
+    expect(world.dump()).toContain('9.9.0.0/16');
+  });
+
   it('calls a family that the kernel lacks and nobody needs unavailable', async () => {
     const lacks = "ip6tables v1.8.9: can't initialize ip6tables table `nat': Table does not exist";
     await open({ tool: tool => (tool.startsWith('ip6') ? failedCommand(lacks, 3) : undefined) });

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { type ApplierParts, runApplier } from '../../src/applier/program.ts';
 import type { NodeStatus } from '../../src/applier/status.ts';
+import { REMOVE_ANNOTATION } from '../../src/api/own-group.ts';
 import type { ApiAnswer, ApiRequest, RawObject } from '../../src/cluster/api.ts';
 import type { CommandResult, Exec } from '../../src/kernel/exec.ts';
 import { masqNodeSpec, type MasqPlanSpec, planObjects } from '../../src/planner/plan-objects.ts';
@@ -49,6 +50,8 @@ export interface World {
   dump(): string;
   /** Makes or changes the MasqNode. */
   pointAt(plan: string, values?: NodeValues): void;
+  /** Asks that the node holds nothing of ours. */
+  askRemoval(): void;
   removeNode(): void;
   write(name: string, plan: Plan, edit?: (spec: MasqPlanSpec) => MasqPlanSpec): void;
   /** Moves time by short steps until the last status is so. */
@@ -152,6 +155,17 @@ export async function openApplier(faults: Faults = {}): Promise<World> {
       const metadata = { name: 'n1', uid: 'u1', generation, resourceVersion: `${version}` };
       node = { ...node, metadata, spec: masqNodeSpec(plan, values) };
       tell('/masqnodes', type, structuredClone(node));
+    },
+    askRemoval() {
+      version += 1;
+      const metadata = {
+        ...node?.metadata,
+        name: 'n1',
+        resourceVersion: `${version}`,
+        annotations: { [REMOVE_ANNOTATION]: 'now' },
+      };
+      node = { ...node, metadata };
+      tell('/masqnodes', 'MODIFIED', structuredClone(node));
     },
     removeNode() {
       version += 1;

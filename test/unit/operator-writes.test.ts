@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Snapshot } from '../../src/api/model.ts';
+import { REMOVE_ANNOTATION } from '../../src/api/own-group.ts';
 import { snapshots } from '../oracle/arbitraries.ts';
 import { contentOf, contentOfDesired, createHand, desiredFor, guard, settle } from './operator-hand.ts';
 import { createModelApi, type Fault, type ModelApi } from './operator-support.ts';
@@ -25,6 +26,7 @@ const meddling = fc.array(
       'unlabel' as const,
       'stranger' as const,
       'point' as const,
+      'askRemoval' as const,
     ),
   }),
   { maxLength: 6 },
@@ -46,6 +48,11 @@ function meddle(api: ModelApi, deeds: Meddling): void {
     if (name === undefined || object === undefined) continue;
     if (deed === 'remove') api.remove(plural, name);
     if (deed === 'unlabel') api.put(plural, name, { ...object, metadata: {} });
+    if (deed === 'askRemoval')
+      api.put(plural, name, {
+        ...object,
+        metadata: { ...object.metadata, annotations: { [REMOVE_ANNOTATION]: 'now' } },
+      });
     if (deed === 'spoil')
       api.put(plural, name, { ...object, spec: { ...(object['spec'] as object), sets: [] } });
     if (deed === 'point')
@@ -90,6 +97,8 @@ describe('the way there', () => {
           await settle(hand, api, desired);
           expect(wrong).toEqual([]);
           expect(contentOf(api)).toEqual(contentOfDesired(desired));
+          for (const { metadata } of api.stored.masqnodes.values())
+            expect(metadata['annotations']).toBeUndefined();
           for (const { name, contentHash } of desired.plans) {
             expect(api.joined(name)).toMatchObject({ ok: true, contentHash });
           }
