@@ -1,4 +1,5 @@
 // Random pools and policies in a real kernel: what the receiver of each packet saw is what `decide` says.
+import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Snapshot } from '../../src/api/model.ts';
@@ -105,7 +106,7 @@ describe.each(['nft', 'legacy'] as const)('random policies, %s', backend => {
           if (!details.failed) return;
           const [snapshot] = details.counterexample ?? [];
           throw new Error(
-            `seed ${details.seed}, path ${details.counterexamplePath}: ${String(details.errorInstance)}\n` +
+            `seed ${details.seed}, path ${details.counterexamplePath}: ${inspect(details.errorInstance, { depth: 4 })}\n` +
               `manifests for explain --node ${NODE}:\n${JSON.stringify(manifestsOf(snapshot as Snapshot))}`,
           );
         },

@@ -98,13 +98,19 @@ const networkSet: fc.Arbitrary<NetworkSet> = fc.record({
   nets: fc.array(anyCidr, { maxLength: 5 }),
 });
 
+const [SNAT4, SNAT6] = [SNAT[4], SNAT[6]].map(addresses => addresses.map(formatAddress)) as [
+  string[],
+  string[],
+];
+
 /** What a node's annotation may hold; the last three give no address. */
 const ANNOTATIONS = [
-  ...[SNAT[4], SNAT[6]].flat().map(formatAddress),
-  '198.51.100.201, 2001:db8::201',
-  '2001:db8::201,198.51.100.201',
-  '198.51.100.201,198.51.100.202',
-  '198.51.100.201,',
+  ...SNAT4,
+  ...SNAT6,
+  `${SNAT4.at(-1)}, ${SNAT6.at(-1)}`,
+  `${SNAT6.at(-1)},${SNAT4.at(-1)}`,
+  SNAT4.join(','),
+  `${SNAT4[0]},`,
   'none',
 ];
 

@@ -53,10 +53,10 @@ export const SPECIAL: ByFamily<readonly Address[]> = {
   6: ['ff02::5', 'fe80::1', 'febf::1', '::1', '::'].map(address),
 };
 
-/** Addresses of uplinks and of NAT, not of pods. */
+/** Every address that SNAT may name, by a policy or an annotation; not of pods. A world of packets gives them to its node. */
 export const SNAT: ByFamily<readonly Address[]> = {
-  4: ['198.51.100.200', '192.168.1.200'].map(address),
-  6: ['2001:db8::200', 'fd00:1::200'].map(address),
+  4: ['198.51.100.200', '192.168.1.200', '198.51.100.201'].map(address),
+  6: ['2001:db8::200', 'fd00:1::200', '2001:db8::201'].map(address),
 };
 
 export const INTERFACES = ['eth0', 'eth1'] as const;
