@@ -198,36 +198,42 @@ describe('the CRD of MasqPolicy and the code', () => {
   });
 });
 
-describe('the generated types', () => {
+describe('what is made from the CRDs', () => {
   const run = promisify(execFile);
-  const script = resolve('scripts/generate-types.mjs');
+  const script = resolve('scripts/generate.mjs');
 
-  it('are those of the CRDs', async () => {
+  it('is as they are', async () => {
     await expect(run(process.execPath, [script, '--check'])).resolves.toMatchObject({ stderr: '' });
   }, 30_000);
 
-  it('are named when they are not those of the CRDs, and made again', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-types-'));
-    try {
-      for (const part of ['crds', 'scripts', 'src/api/generated']) {
-        await cp(part, join(folder, part), { recursive: true });
+  it.each(['src/api/generated', 'charts/natoutgoing/files/crds', 'docs/reference.md'])(
+    'is named when %s is not, and made again',
+    async target => {
+      const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-generate-'));
+      try {
+        for (const part of ['crds', 'scripts', target]) {
+          await cp(part, join(folder, part), { recursive: true });
+        }
+        await symlink(resolve('node_modules'), join(folder, 'node_modules'));
+        const inFolder = { cwd: folder };
+        await run(process.execPath, ['scripts/generate.mjs'], inFolder);
+        const [file = ''] = target.endsWith('.md') ? [''] : await readdir(join(folder, target));
+        const path = join(folder, target, file);
+        const before = await readFile(path, 'utf8');
+        expect(before).toBe(await readFile(join(target, file), 'utf8'));
+        await appendFile(path, '// changed by hand\n');
+        await expect(
+          run(process.execPath, ['scripts/generate.mjs', '--check'], inFolder),
+        ).rejects.toMatchObject({
+          code: 1,
+          stderr: expect.stringContaining(join(target, file)) as string,
+        });
+        await run(process.execPath, ['scripts/generate.mjs'], inFolder);
+        expect(await readFile(path, 'utf8')).toBe(before);
+      } finally {
+        await rm(folder, { recursive: true });
       }
-      await symlink(resolve('node_modules'), join(folder, 'node_modules'));
-      const [file] = await readdir(join(folder, 'src/api/generated'));
-      const path = join(folder, 'src/api/generated', file as string);
-      const before = await readFile(path, 'utf8');
-      await appendFile(path, '// changed by hand\n');
-      const inFolder = { cwd: folder };
-      await expect(
-        run(process.execPath, ['scripts/generate-types.mjs', '--check'], inFolder),
-      ).rejects.toMatchObject({
-        code: 1,
-        stderr: expect.stringContaining(file as string) as string,
-      });
-      await run(process.execPath, ['scripts/generate-types.mjs'], inFolder);
-      expect(await readFile(path, 'utf8')).toBe(before);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  }, 30_000);
+    },
+    30_000,
+  );
 });

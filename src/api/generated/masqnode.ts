@@ -1,4 +1,4 @@
-// Made from crds/natoutgoing.io_masqnodes.yaml by scripts/generate-types.mjs; do not edit.
+// Made from crds/natoutgoing.io_masqnodes.yaml by scripts/generate.mjs; do not edit.
 
 export interface MasqNodeSpec {
   /**

@@ -1,4 +1,4 @@
-// Made from crds/natoutgoing.io_masqplans.yaml by scripts/generate-types.mjs; do not edit.
+// Made from crds/natoutgoing.io_masqplans.yaml by scripts/generate.mjs; do not edit.
 
 export interface MasqPlanSpec {
   /**

@@ -1,4 +1,4 @@
-// Made from crds/natoutgoing.io_masqpolicies.yaml by scripts/generate-types.mjs; do not edit.
+// Made from crds/natoutgoing.io_masqpolicies.yaml by scripts/generate.mjs; do not edit.
 
 /**
  * What shall hold.
