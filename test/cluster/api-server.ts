@@ -17,6 +17,8 @@ export interface ApiServerOptions {
   readonly address?: string;
   /** Further flags of kube-apiserver. */
   readonly flags?: readonly string[];
+  /** Which one is started; the newest when absent. */
+  readonly program?: 'kube-apiserver' | 'kube-apiserver-1.33';
 }
 
 export interface RestartOptions {
@@ -59,7 +61,7 @@ const PORT_TRIES = 3;
 
 // Anonymous requests may ask whether the server lives, as kubelet's probes do, and nothing else.
 const AUTHENTICATION = {
-  apiVersion: 'apiserver.config.k8s.io/v1',
+  apiVersion: 'apiserver.config.k8s.io/v1beta1',
   kind: 'AuthenticationConfiguration',
   anonymous: { enabled: true, conditions: [{ path: '/livez' }, { path: '/readyz' }, { path: '/healthz' }] },
 };
@@ -72,7 +74,7 @@ const AUTHENTICATION = {
 export async function startApiServer(options: ApiServerOptions, signal: AbortSignal): Promise<ApiServer> {
   const tools = { exec: systemExec, env: process.env, log: (line: string) => console.error(line) };
   const etcdPath = await component('etcd', tools, signal);
-  const serverPath = await component('kube-apiserver', tools, signal);
+  const serverPath = await component(options.program ?? 'kube-apiserver', tools, signal);
   const closers: (() => void | Promise<void>)[] = [];
   const close = async (): Promise<void> => {
     for (const closer of closers.splice(0).toReversed()) await closer();

@@ -6,6 +6,7 @@ import { systemExec } from '../../src/kernel/exec.ts';
 import { type ApiServer, startApiServer } from './api-server.ts';
 import { AUDIT_POLICY, type AuditEntry, readAudit } from './audit.ts';
 import { component } from './components.ts';
+import { openHelm } from './helm.ts';
 import { create, type Crd, installCrds, type KubeObject, readObjects, refusalOf } from './objects.ts';
 import { startServer } from './server-process.ts';
 import { openTemporaryFolder } from './temporary-folder.ts';
@@ -85,7 +86,7 @@ export async function startCluster(options: ClusterOptions, signal: AbortSignal)
     await installCrds(server.client, await readObjects('crds'), signal);
     const cluster = clusterOf(server, log, signal, close);
     for (const group of options.calico ?? ['v1']) await cluster.installCalico(group);
-    await installRoles(server);
+    await installRoles(server, signal);
     if (options.controllers === true) closers.push(await startControllers(server, folder, signal));
     return cluster;
   } catch (error) {
@@ -185,18 +186,19 @@ const ROLE_PATHS: Readonly<Record<string, string>> = {
   ValidatingAdmissionPolicyBinding: '/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings',
 };
 
-/** What deploy/ has, the namespace first. */
-async function installRoles(server: ApiServer): Promise<void> {
-  const objects = await readObjects('deploy');
-  const inOrder = objects.toSorted((a, b) => Number(b.kind === 'Namespace') - Number(a.kind === 'Namespace'));
-  for (const object of inOrder) {
-    const answer = await create(
-      server.client,
-      ROLE_PATHS[object.kind] ?? `no path of ${object.kind}`,
-      object,
-    );
-    if (answer.status !== 201)
-      throw new Error(`${object.kind} ${object.metadata.name}: ${refusalOf(answer).message}`);
+/** The accounts, roles and the admission policy of the chart, in its namespace. */
+async function installRoles(server: ApiServer, signal: AbortSignal): Promise<void> {
+  const helm = await openHelm(signal);
+  try {
+    const rendered = await helm.template();
+    const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'natoutgoing' } };
+    for (const object of [namespace, ...rendered.filter(({ kind }) => ROLE_PATHS[kind] !== undefined)]) {
+      const answer = await create(server.client, ROLE_PATHS[object.kind] ?? '', object);
+      if (answer.status !== 201)
+        throw new Error(`${object.kind} ${object.metadata.name}: ${refusalOf(answer).message}`);
+    }
+  } finally {
+    await helm.close();
   }
 }
 

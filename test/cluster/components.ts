@@ -18,8 +18,8 @@ interface GoModule {
 
 // Without a version of its own the API server takes itself for v0.0.0, and with it the CEL library and the feature
 // gates that it offers.
-const KUBERNETES: GoModule = {
-  folder: 'kubernetes',
+const kubernetes = (folder: string): GoModule => ({
+  folder,
   path: 'k8s.io/kubernetes',
   linkerValues: version => {
     const [major = '', minor = ''] = version.slice(1).split('.');
@@ -29,15 +29,27 @@ const KUBERNETES: GoModule = {
       'k8s.io/component-base/version.gitMinor': minor,
     };
   },
-};
+});
+const KUBERNETES = kubernetes('kubernetes');
 
 // Its go.mod names the etcd that Kubernetes' build/dependencies.yaml names for this version.
 const ETCD: GoModule = { folder: 'etcd', path: 'go.etcd.io/etcd/server/v3', linkerValues: () => ({}) };
 
+const HELM: GoModule = {
+  folder: 'helm',
+  path: 'helm.sh/helm/v4',
+  linkerValues: version => ({ 'helm.sh/helm/v4/internal/version.version': version }),
+};
+
 // A further component of Kubernetes is one line here and a `tool` line in components/kubernetes/go.mod.
 const COMPONENTS = {
   etcd: { module: ETCD, package: 'go.etcd.io/etcd/server/v3' },
+  helm: { module: HELM, package: 'helm.sh/helm/v4/cmd/helm' },
   'kube-apiserver': { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kube-apiserver' },
+  'kube-apiserver-1.33': {
+    module: kubernetes('kubernetes-1.33'),
+    package: 'k8s.io/kubernetes/cmd/kube-apiserver',
+  },
   'kube-controller-manager': {
     module: KUBERNETES,
     package: 'k8s.io/kubernetes/cmd/kube-controller-manager',

@@ -40,20 +40,22 @@ export async function readObjects(path: string): Promise<readonly KubeObject[]> 
   const files = path.endsWith('.yaml')
     ? [path]
     : (await readdir(join(root, path))).filter(name => name.endsWith('.yaml')).map(name => join(path, name));
-  const objects: KubeObject[] = [];
-  for (const file of files.sort()) {
-    for (const document of parseAllDocuments(await readFile(join(root, file), 'utf8'))) {
-      const [error] = document.errors;
-      if (error !== undefined) throw new Error(`${file}: ${error.message}`);
-      // The CRDs use anchors for schemas that occur again, nested ones too: more than the parser's limit of 100.
-      const value = document.toJS({ maxAliasCount: 10_000 }) as
-        | (KubeObject & { items?: KubeObject[] })
-        | null;
-      if (value !== null) objects.push(...(value.kind === 'List' ? (value.items ?? []) : [value]));
-    }
-  }
+  const texts = await Promise.all(files.sort().map(file => readFile(join(root, file), 'utf8')));
+  const objects = texts.flatMap((text, index) => objectsIn(text, files[index] ?? ''));
   if (objects.length === 0) throw new Error(`${path} has no YAML file with an object`);
   return objects;
+}
+
+/** The objects of YAML documents, those of a List one by one; throws on a syntax error, with the name of the text. */
+export function objectsIn(text: string, name: string): readonly KubeObject[] {
+  return parseAllDocuments(text).flatMap(document => {
+    const [error] = document.errors;
+    if (error !== undefined) throw new Error(`${name}: ${error.message}`);
+    // The CRDs use anchors for schemas that occur again, nested ones too: more than the parser's limit of 100.
+    const value = document.toJS({ maxAliasCount: 10_000 }) as (KubeObject & { items?: KubeObject[] }) | null;
+    if (value === null) return [];
+    return value.kind === 'List' ? (value.items ?? []) : [value];
+  });
 }
 
 /** Creates an object with strict field validation, as kubectl does: an unknown field is an error, not a warning. */

@@ -1,10 +1,12 @@
 // The product is taken off a cluster: every node cleans itself, whoever does not is named, and what comes back works.
-import { access } from 'node:fs/promises';
+import { access, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { REMOVE_ANNOTATION } from '../../src/api/own-group.ts';
 import { dump } from '../kernel/dump.ts';
 import { block, policy, pool } from '../kernel/scene.ts';
 import { natoutgoing, type Ran } from '../unit/cli-run.ts';
+import { kubeconfigText } from './api-server.ts';
 import { type Lab, type LabNode, type LabOperator, openLab } from './lab.ts';
 import { waitFor } from './wait.ts';
 
@@ -17,6 +19,8 @@ describe('cleanup --all-nodes', () => {
   let operator: LabOperator;
   let nodes: readonly [LabNode, LabNode];
   let before: readonly string[];
+  /** With the rights that the chart's hook has, and no more. */
+  let kubeconfig: string;
   const { signal } = new AbortController();
   const rulesOf = ([a, b]: readonly [LabNode, LabNode]): Promise<readonly string[]> =>
     Promise.all([dump(a.world.exec, 'nft'), dump(b.world.exec, 'legacy')]);
@@ -33,6 +37,11 @@ describe('cleanup --all-nodes', () => {
     await lab.cluster.apply(pool('main', '10.244.0.0/16'));
     await lab.cluster.apply(policy('keep', [{ to: [block(`${SPARED}/32`)], action: 'Preserve' }]));
     await inForce();
+    const { server, token } = lab.cluster;
+    kubeconfig = join(server.folder, 'removal-kubeconfig');
+    await writeFile(kubeconfig, kubeconfigText(server.url, server.ca, await token('natoutgoing-removal')), {
+      mode: 0o600,
+    });
   });
   afterAll(() => lab?.close());
 
@@ -43,7 +52,7 @@ describe('cleanup --all-nodes', () => {
     }
   };
   const cleanup = (...args: readonly string[]): Promise<Ran> =>
-    natoutgoing('cleanup', '--all-nodes', ...args, '--kubeconfig', lab.cluster.server.kubeconfig);
+    natoutgoing('cleanup', '--all-nodes', ...args, '--kubeconfig', kubeconfig);
   const isThere = (path: string): Promise<boolean> =>
     access(path).then(
       () => true,

@@ -1,4 +1,4 @@
-// The admission policy in deploy/, on a real API server: an applier's token says on which node it is, and it writes the
+// The chart's admission policy, on a real API server: an applier's token says on which node it is, and it writes the
 // status of that node's MasqNode only.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ApiClient } from './client.ts';

@@ -1,4 +1,4 @@
-// Least privilege, on a real API server: what the roles in deploy/ let the two accounts do, and that they let them do
+// Least privilege, on a real API server: what the chart's roles let the two accounts do, and that they let them do
 // nothing else.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ApiClient } from './client.ts';
@@ -13,7 +13,7 @@ const POOLS = ['crd.projectcalico.org/v1', 'projectcalico.org/v3'].map(group => 
 const LEASES = '/apis/coordination.k8s.io/v1/namespaces/natoutgoing/leases';
 const NAMESPACES = ['natoutgoing', 'default', 'kube-system'] as const;
 
-describe('the roles in deploy/', () => {
+describe('the roles of the chart', () => {
   let cluster: Cluster;
   let operator: ApiClient;
   let applier: ApiClient;
@@ -106,6 +106,38 @@ describe('the roles in deploy/', () => {
       };
       const wanted = { natoutgoing: everywhere, default: everywhere, 'kube-system': everywhere };
       expect(await granted(applier)).toEqual(wanted);
+    });
+
+    it('the hook of helm uninstall may do', async () => {
+      const everywhere: Grants = {
+        '/nodes': ['list'],
+        'natoutgoing.io/masqplans': ['delete', 'list'],
+        'natoutgoing.io/masqnodes': ['delete', 'list', 'patch'],
+      };
+      const own: Grants = {
+        ...everywhere,
+        'apps/deployments/scale natoutgoing-operator': ['patch'],
+        'coordination.k8s.io/leases': ['create'],
+        'coordination.k8s.io/leases natoutgoing-operator': ['get', 'update'],
+      };
+      const client = cluster.server.clientWith(await cluster.token('natoutgoing-removal'));
+      const wanted = { natoutgoing: own, default: everywhere, 'kube-system': everywhere };
+      expect(await granted(client)).toEqual(wanted);
+    });
+
+    it('helm test may do', async () => {
+      const everywhere: Grants = {
+        '/nodes': ['list'],
+        'crd.projectcalico.org/ippools': ['list'],
+        'projectcalico.org/ippools': ['list'],
+        'natoutgoing.io/masqpolicies': ['list'],
+        'natoutgoing.io/masqplans': ['list'],
+        'natoutgoing.io/masqnodes': ['list'],
+      };
+      const own: Grants = { ...everywhere, 'coordination.k8s.io/leases natoutgoing-operator': ['get'] };
+      const client = cluster.server.clientWith(await cluster.token('natoutgoing-test'));
+      const wanted = { natoutgoing: own, default: everywhere, 'kube-system': everywhere };
+      expect(await granted(client)).toEqual(wanted);
     });
   });
 
