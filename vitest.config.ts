@@ -25,6 +25,16 @@ export default defineConfig({
           hookTimeout: 900_000,
         },
       },
+      {
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          environment: 'node',
+          fileParallelism: false,
+          testTimeout: 300_000,
+          hookTimeout: 3_600_000,
+        },
+      },
     ],
   },
 });

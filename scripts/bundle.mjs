@@ -21,6 +21,7 @@ export async function bundle(entry, outfile) {
     format: 'esm',
     sourcemap: true,
     logLevel: 'warning',
+    define: { 'process.env.NATOUTGOING_COMMIT': JSON.stringify(process.env.NATOUTGOING_COMMIT ?? '') },
     banner: {
       // CommonJS dependencies inside an ES module bundle still call require for Node's own modules.
       js: "#!/usr/bin/env node\nimport { createRequire as __createRequire } from 'node:module';\nconst require = __createRequire(import.meta.url);",

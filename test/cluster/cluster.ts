@@ -87,7 +87,8 @@ export async function startCluster(options: ClusterOptions, signal: AbortSignal)
     const cluster = clusterOf(server, log, signal, close);
     for (const group of options.calico ?? ['v1']) await cluster.installCalico(group);
     await installRoles(server, signal);
-    if (options.controllers === true) closers.push(await startControllers(server, folder, signal));
+    if (options.controllers === true)
+      closers.push(await startControllers(server, ['garbage-collector-controller'], signal));
     return cluster;
   } catch (error) {
     await close();
@@ -202,26 +203,26 @@ async function installRoles(server: ApiServer, signal: AbortSignal): Promise<voi
   }
 }
 
-/** Garbage collection only: nothing else of it is needed here. */
-async function startControllers(
+/** Those of a real controller manager's controllers that are named, until the function that it gives is called. */
+export async function startControllers(
   server: ApiServer,
-  folder: string,
+  controllers: readonly string[],
   signal: AbortSignal,
 ): Promise<() => Promise<void>> {
   const tools = { exec: systemExec, env: process.env, log: (line: string) => console.error(line) };
   const path = await component('kube-controller-manager', tools, signal);
-  const controllers = await startServer({
+  const manager = await startServer({
     path,
     args: [
       `--kubeconfig=${server.kubeconfig}`,
-      '--controllers=garbage-collector-controller',
+      `--controllers=${controllers.join(',')}`,
       '--leader-elect=false',
       '--secure-port=0',
       '--kube-api-qps=300',
       '--kube-api-burst=500',
     ],
-    logFile: join(folder, 'controllers.log'),
-    env: { PATH: process.env['PATH'] ?? '', HOME: folder },
+    logFile: join(server.folder, 'controllers.log'),
+    env: { PATH: process.env['PATH'] ?? '', HOME: server.folder },
   });
-  return () => controllers.kill();
+  return () => manager.kill();
 }

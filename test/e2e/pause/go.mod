@@ -1,0 +1,3 @@
+module natoutgoing.io/test/pause
+
+go 1.26.0
