@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test` set up all that they need by themselves.
-.PHONY: demo test check build tools bench bench-control-plane clean
+.PHONY: demo test e2e image check build tools test-tools bench bench-control-plane clean
 
 # npm keeps its own record of what it installed; installing again is only needed when the lock file is newer.
 node_modules/.package-lock.json: package.json package-lock.json
@@ -8,6 +8,9 @@ node_modules/.package-lock.json: package.json package-lock.json
 
 tools:
 	@scripts/install-tools.sh
+
+test-tools:
+	@scripts/install-tools.sh test
 
 build: node_modules/.package-lock.json
 	@npm run --silent build
@@ -23,9 +26,17 @@ check: node_modules/.package-lock.json
 	npm run --silent format:check
 	npm run --silent generate:check
 
-## Every test, on the real kernel and a real API server.
-test: tools build
+## Every test: pure code, the real kernel, a real API server, real nodes.
+test: test-tools build
 	npx vitest run --reporter=default --reporter=json --outputFile.json=.cache/test-report.json
+
+## The release on real nodes: our image and chart, by Helm. Built once, then three minutes.
+e2e: test-tools build
+	npx vitest run --project e2e
+
+## The image, by docker.
+image:
+	docker build -t natoutgoing --build-arg COMMIT=$$(git rev-parse --short HEAD) .
 
 ## Data plane benchmarks: ratios against what users would pick instead, as a table and in .cache/bench.json.
 bench: tools build

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Sees to the programs that rules and tests need: installs their Debian packages as root, else names what is missing.
+# Sees to the programs that rules need, and with the argument `test` to those of the tests on real nodes: installs their
+# Debian packages as root, else names what is missing.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 missing=
@@ -10,6 +11,13 @@ need nft nftables
 need conntrack conntrack
 need ip iproute2
 need unshare util-linux
+if [ "${1:-}" = test ]; then
+  need openssl openssl
+  need debootstrap debootstrap
+  need buildah buildah
+  need runc runc
+  [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
+fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   echo "missing Debian packages, install them as root: apt-get install$missing" >&2

@@ -155,7 +155,8 @@ describe('the values of the chart', () => {
 describe('the pods of the chart', () => {
   it('have no right that they do not need', async () => {
     const helm = await openHelm(new AbortController().signal);
-    const objects = await helm.template().finally(() => helm.close());
+    const objects = await helm.template();
+    await helm.close();
     const pods = objects.flatMap(object => {
       const { kind, spec } = object as KubeObject & { spec: { template?: { spec: object } } };
       return kind === 'Pod' ? [spec] : spec?.template === undefined ? [] : [spec.template.spec];

@@ -37,9 +37,10 @@ describe('cleanup --all-nodes', () => {
     await lab.cluster.apply(pool('main', '10.244.0.0/16'));
     await lab.cluster.apply(policy('keep', [{ to: [block(`${SPARED}/32`)], action: 'Preserve' }]));
     await inForce();
-    const { server, token } = lab.cluster;
+    const { server } = lab.cluster;
+    const token = await lab.cluster.token('natoutgoing-removal');
     kubeconfig = join(server.folder, 'removal-kubeconfig');
-    await writeFile(kubeconfig, kubeconfigText(server.url, server.ca, await token('natoutgoing-removal')), {
+    await writeFile(kubeconfig, kubeconfigText(server.url, server.ca, token), {
       mode: 0o600,
     });
   });

@@ -114,7 +114,10 @@ const BUILDAH = [
   'STORAGE_DRIVER=vfs',
   'BUILDAH_ISOLATION=chroot',
   'buildah',
-  ...['--root', join(CACHE, 'storage'), '--runroot', join(CACHE, 'run')],
+  '--root',
+  join(CACHE, 'storage'),
+  '--runroot',
+  join(CACHE, 'run'),
 ];
 
 async function run(tool: string, args: readonly string[], signal: AbortSignal): Promise<void> {

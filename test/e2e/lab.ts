@@ -35,8 +35,10 @@ export interface Heard {
 
 export interface NodesLab {
   /** The output of kubectl, as the cluster's administrator; rejects with what it says when it fails. */
-  kubectl(args: readonly string[], stdin?: string): Promise<string>;
-  /** The output of Helm; rejects likewise. */
+  kubectl(...args: readonly string[]): Promise<string>;
+  /** Creates or changes objects, by server-side apply. */
+  apply(objects: readonly object[]): Promise<void>;
+  /** What Helm says, logs of hooks among it; rejects likewise. */
   helm(...args: readonly string[]): Promise<string>;
   /** Runs a program in node N (from 1), in all its namespaces. */
   inNode(n: number, ...argv: readonly string[]): Promise<CommandResult>;
@@ -122,12 +124,13 @@ function labOf(folder: string, pid: string, signal: AbortSignal, close: () => Pr
       },
       signal,
     );
-  const demand = async (argv: readonly string[], stdin?: string): Promise<string> => {
+  const demanded = async (argv: readonly string[], stdin?: string): Promise<CommandResult> => {
     const result = await inside(argv, stdin);
-    if (result.code !== 0)
-      throw new Error(`${argv.join(' ')}: ${result.stderr.trim()} ${result.stdout.trim()}`);
-    return result.stdout;
+    if (result.code === 0) return result;
+    throw new Error(`${argv.join(' ')}: ${result.stderr.trim()} ${result.stdout.trim()}`);
   };
+  const demand = async (argv: readonly string[], stdin?: string): Promise<string> =>
+    (await demanded(argv, stdin)).stdout;
   /** A function of node.sh. */
   const call = (name: string, ...args: readonly string[]): readonly string[] => [
     'bash',
@@ -138,8 +141,15 @@ function labOf(folder: string, pid: string, signal: AbortSignal, close: () => Pr
     ...args,
   ];
   return {
-    kubectl: (args, stdin) => demand(['kubectl', ...args], stdin),
-    helm: (...args) => demand(['helm', ...args]),
+    kubectl: (...args) => demand(['kubectl', ...args]),
+    apply: async objects => {
+      const list = JSON.stringify({ apiVersion: 'v1', kind: 'List', items: objects });
+      await demand(['kubectl', 'apply', '--server-side', '-f', '-'], list);
+    },
+    helm: async (...args) => {
+      const { stdout, stderr } = await demanded(['helm', ...args]);
+      return stdout + stderr;
+    },
     inNode: (n, ...argv) => inside(call('enter_node', String(n), ...argv)),
     stopNode: async n => void (await demand(call('stop_node', String(n)))),
     startNode: async (n, { withoutApi = false } = {}) =>

@@ -94,7 +94,13 @@ run scheduler kube-scheduler --kubeconfig=scheduler.kubeconfig --leader-elect=fa
 # Made here, so that node N has pod CIDR N.
 for n in $(seq "$NODES"); do
   kubectl create -f - <<Y
-{apiVersion: v1, kind: Node, metadata: {name: node-$n}, spec: {podCIDR: 10.244.$n.0/24, podCIDRs: [10.244.$n.0/24, 'fd00:10:244:$n::/64']}}
+apiVersion: v1
+kind: Node
+metadata:
+  name: node-$n
+spec:
+  podCIDR: 10.244.$n.0/24
+  podCIDRs: [10.244.$n.0/24, 'fd00:10:244:$n::/64']
 Y
 done
 wait $import
