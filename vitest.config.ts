@@ -22,7 +22,8 @@ export default defineConfig({
           environment: 'node',
           fileParallelism: false,
           testTimeout: 120_000,
-          hookTimeout: 900_000,
+          // The first run builds what is not there, up to three programs in one hook.
+          hookTimeout: 1_800_000,
         },
       },
       {
