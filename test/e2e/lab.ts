@@ -44,10 +44,8 @@ export interface NodesLab {
   inNode(n: number, ...argv: readonly string[]): Promise<CommandResult>;
   /** As if its plug were pulled. */
   stopNode(n: number): Promise<void>;
-  /** With an empty kernel and the disk as it was; `withoutApi`: it is not waited for until the node is Ready. */
-  startNode(n: number, options?: { readonly withoutApi?: boolean }): Promise<void>;
-  stopApiServer(): Promise<void>;
-  startApiServer(): Promise<void>;
+  /** With an empty kernel and the disk as it was; returns when the node is Ready. */
+  startNode(n: number): Promise<void>;
   /** All that was heard so far. */
   heard(): Promise<readonly Heard[]>;
   /** The end of the daemons' logs, for a test that fails. */
@@ -152,14 +150,7 @@ function labOf(folder: string, pid: string, signal: AbortSignal, close: () => Pr
     },
     inNode: (n, ...argv) => inside(call('enter_node', String(n), ...argv)),
     stopNode: async n => void (await demand(call('stop_node', String(n)))),
-    startNode: async (n, { withoutApi = false } = {}) =>
-      void (await demand([
-        'env',
-        ...(withoutApi ? ['WITHOUT_API=yes'] : []),
-        ...call('start_node', String(n)),
-      ])),
-    stopApiServer: async () => void (await demand(call('stop_api_server'))),
-    startApiServer: async () => void (await demand(call('start_api_server'))),
+    startNode: async n => void (await demand(call('start_node', String(n)))),
     heard: async () => (await readFile(join(folder, 'heard'), 'utf8')).split('\n').flatMap(parseHeard),
     logs: () => demand(['bash', '-c', `tail -n 15 ${data}/log/*.log`]),
     close,

@@ -1,9 +1,8 @@
 // The program's image as a folder: its settings, what its layer lists, and its tools to run.
 import { mkdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemExec } from '../../src/kernel/exec.ts';
 import { openTemporaryFolder } from '../cluster/temporary-folder.ts';
-import { buildImages } from './images.ts';
+import { buildImages, run } from './images.ts';
 
 export interface Entry {
   /** As ls prints it: drwxr-xr-x. */
@@ -32,11 +31,7 @@ interface Manifest {
 export async function unpackImage(signal: AbortSignal): Promise<UnpackedImage> {
   const { program: archive } = await buildImages(line => console.error(line), signal);
   const { path: folder, remove } = await openTemporaryFolder('natoutgoing-image-');
-  const tar = async (...args: readonly string[]): Promise<string> => {
-    const result = await systemExec.run({ tool: 'tar', args, timeoutMs: 120_000 }, signal);
-    if (result.code !== 0) throw new Error(`tar ${args.join(' ')}: ${result.spawnError ?? result.stderr}`);
-    return result.stdout;
-  };
+  const tar = (...args: readonly string[]): Promise<string> => run('tar', args, signal);
   try {
     await tar('-xf', archive, '-C', folder);
     const [manifest] = JSON.parse(await readFile(join(folder, 'manifest.json'), 'utf8')) as readonly [

@@ -80,9 +80,20 @@ done
 # --- control plane
 cd "$data"
 export KUBECONFIG=$data/admin.kubeconfig
+run() {
+  local name=$1
+  shift
+  "$@" > "$data/log/$name.log" 2>&1 < /dev/null &
+}
 run etcd etcd --data-dir "$data/etcd" --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
   --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync
-start_api_server
+run apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --secure-port=6443 --advertise-address=203.0.113.10 \
+  --tls-cert-file="$keys/apiserver.crt" --tls-private-key-file="$keys/apiserver.key" --client-ca-file="$keys/ca.crt" \
+  --service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file="$keys/sa.key" \
+  --service-account-signing-key-file="$keys/sa.key" --token-auth-file="$keys/tokens.csv" --authorization-mode=Node,RBAC \
+  --enable-admission-plugins=NodeRestriction --service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112 --allow-privileged=true \
+  --kubelet-client-certificate="$keys/apiserver-kubelet.crt" --kubelet-client-key="$keys/apiserver-kubelet.key" \
+  --kubelet-certificate-authority="$keys/ca.crt" --kubelet-preferred-address-types=InternalIP
 import_images &
 import=$!
 until kubectl get --raw /readyz > /dev/null 2>&1; do sleep 0.1; done

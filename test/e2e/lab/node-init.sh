@@ -69,12 +69,10 @@ run kubelet kubelet --config=kubelet.yaml --kubeconfig="$data/$name.kubeconfig" 
 # Zeros keep it from settings of the whole machine.
 run proxy kube-proxy --kubeconfig="$data/proxy.kubeconfig" --proxy-mode=iptables --cluster-cidr=10.244.0.0/16,fd00:10:244::/48 \
   --hostname-override="$name" --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
-if [ "${WITHOUT_API:-}" != yes ]; then
-  export KUBECONFIG=$data/admin.kubeconfig
-  # Ready, and by this boot's kubelet: not by what the last one wrote before it ended.
-  kubectl wait "node/$name" --for=jsonpath='{.status.nodeInfo.bootID}'="$(cat boot_id)" --timeout=90s
-  kubectl wait "node/$name" --for=condition=Ready --timeout=90s
-fi
+export KUBECONFIG=$data/admin.kubeconfig
+# Ready, and by this boot's kubelet: not by what the last one wrote before it ended.
+kubectl wait "node/$name" --for=jsonpath='{.status.nodeInfo.bootID}'="$(cat boot_id)" --timeout=90s
+kubectl wait "node/$name" --for=condition=Ready --timeout=90s
 touch up
 trap 'exit 0' TERM INT
 while :; do

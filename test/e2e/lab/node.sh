@@ -97,30 +97,3 @@ stop_node() {
   while [ -e "/sys/class/net/node-$n" ]; do sleep 0.05; done
   rm -f "/run/node-$n.pid"
 }
-
-# A daemon of the control plane, with a log of its own.
-run() {
-  local name=$1
-  shift
-  "$@" >> "$data/log/$name.log" 2>&1 < /dev/null &
-}
-
-start_api_server() {
-  local keys=$data/keys
-  run apiserver setsid kube-apiserver --etcd-servers=http://127.0.0.1:2379 --secure-port=6443 --advertise-address=203.0.113.10 \
-    --tls-cert-file="$keys/apiserver.crt" --tls-private-key-file="$keys/apiserver.key" --client-ca-file="$keys/ca.crt" \
-    --service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file="$keys/sa.key" \
-    --service-account-signing-key-file="$keys/sa.key" --token-auth-file="$keys/tokens.csv" --authorization-mode=Node,RBAC \
-    --enable-admission-plugins=NodeRestriction --service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112 --allow-privileged=true \
-    --kubelet-client-certificate="$keys/apiserver-kubelet.crt" --kubelet-client-key="$keys/apiserver-kubelet.key" \
-    --kubelet-certificate-authority="$keys/ca.crt" --kubelet-preferred-address-types=InternalIP
-  echo $! > /run/apiserver.pid
-}
-
-stop_api_server() {
-  local pid
-  pid=$(cat /run/apiserver.pid)
-  grep -q '^kube-apiserver' "/proc/$pid/cmdline" || return 1
-  kill -9 "$pid"
-  while [ -d "/proc/$pid" ]; do sleep 0.05; done
-}
