@@ -1,8 +1,10 @@
 // What a person should hear of: repairs, and others that insist on our place. Told when it happens, not while it lasts.
 import type { RecordedEvent } from '../cluster/events.ts';
+import { rivalText } from '../kernel/foreign/rivals.ts';
 import type { KernelLog } from '../kernel/log.ts';
 import { type DriverReport, repairsOf } from '../kernel/report.ts';
 import type { Occasion } from './keeper.ts';
+import type { RivalsByFamily } from './rival-watch.ts';
 
 export interface IncidentParts {
   readonly log: KernelLog;
@@ -12,10 +14,12 @@ export interface IncidentParts {
 
 export interface Incidents {
   saw(report: DriverReport, occasion: Occasion): void;
+  sawRivals(rivals: RivalsByFamily): void;
 }
 
 export function createIncidents({ log, record, regarding }: IncidentParts): Incidents {
   let backend: string | undefined;
+  let contenders = '';
   let rivals = '';
   let errors = '';
   const tell = (type: RecordedEvent['type'], reason: string, action: string, note: string): void => {
@@ -34,22 +38,22 @@ export function createIncidents({ log, record, regarding }: IncidentParts): Inci
           `others had changed what is ours; mended: ${repairs.join('; ')}`,
         );
       }
-      const rivalsNow = families
+      const contendersNow = families
         .flatMap(([name, { contended }]) =>
           contended === undefined ? [] : [`${name}: ${contended.foreign}`],
         )
         .join('; ');
-      if (rivalsNow !== rivals && rivalsNow !== '') {
+      if (contendersNow !== contenders && contendersNow !== '') {
         tell(
           'Warning',
           'PlaceContended',
           'Verify',
-          `others insist on the first place in nat POSTROUTING: ${rivalsNow}`,
+          `others insist on the first place in nat POSTROUTING: ${contendersNow}`,
         );
-      } else if (rivalsNow !== rivals) {
+      } else if (contendersNow !== contenders) {
         tell('Normal', 'PlaceRegained', 'Verify', 'nobody insists on our place in nat POSTROUTING any more');
       }
-      rivals = rivalsNow;
+      contenders = contendersNow;
       const errorsNow = families
         .flatMap(([name, { error }]) => (error === undefined ? [] : [`${name}: ${error.message}`]))
         .join('; ');
@@ -64,6 +68,17 @@ export function createIncidents({ log, record, regarding }: IncidentParts): Inci
         );
       }
       backend = report.backend ?? backend;
+    },
+    sawRivals(byFamily) {
+      const now = Object.entries(byFamily)
+        .flatMap(([name, { rules }]) => rules.map(rule => `${name}: ${rivalText(rule)}`))
+        .join('; ');
+      if (now !== rivals && now !== '') {
+        tell('Warning', 'Overruled', 'Verify', `rules of others are asked before ours: ${now}`);
+      } else if (now !== rivals) {
+        tell('Normal', 'NotOverruled', 'Verify', 'no rule of others is asked before ours any more');
+      }
+      rivals = now;
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Driver } from '../kernel/driver.ts';
 import type { DriverReport } from '../kernel/report.ts';
 import type { FamilyTables } from '../render/tables.ts';
+import { createNap } from './nap.ts';
 
 export type Occasion = 'apply' | 'verify';
 
@@ -48,9 +49,9 @@ export function createKeeper<W extends Wanted>({
   onReport,
   onRemoval = () => {},
 }: KeeperParts<W>): Keeper<W> {
+  const nap = createNap(clock);
   let latest: W | typeof NOTHING | undefined;
   let fresh = false;
-  let wake = (): void => {};
   let looksSinceWrite = SOON_MS.length as number;
   let failures = 0;
 
@@ -62,17 +63,9 @@ export function createKeeper<W extends Wanted>({
     return base * (0.9 + random() * 0.2);
   };
 
-  /** Sleeps until the next look is due or new tables came. */
-  const rest = async (ms: number, signal: AbortSignal): Promise<void> => {
-    // Not AbortSignal.any: what it makes stays known to a signal that lives as long as the process.
-    const woken = new AbortController();
-    const stop = (): void => woken.abort();
-    wake = stop;
-    signal.addEventListener('abort', stop, { once: true });
-    if (!fresh && !signal.aborted) await clock.sleep(ms, woken.signal).catch(() => {});
-    signal.removeEventListener('abort', stop);
-    wake = () => {};
-  };
+  /** Until the next look is due or new tables came. */
+  const rest = (ms: number, signal: AbortSignal): Promise<void> =>
+    fresh ? Promise.resolve() : nap.sleep(ms, signal);
 
   const runOnce = async (wanted: W, signal: AbortSignal): Promise<void> => {
     const occasion: Occasion = fresh ? 'apply' : 'verify';
@@ -97,7 +90,7 @@ export function createKeeper<W extends Wanted>({
   const wantNow = (wanted: W | typeof NOTHING): void => {
     latest = wanted;
     fresh = true;
-    wake();
+    nap.wake();
   };
 
   return {

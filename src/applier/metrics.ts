@@ -2,10 +2,12 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { type DriverReport, repairsOf } from '../kernel/report.ts';
 import type { Occasion } from './keeper.ts';
+import type { RivalsByFamily } from './rival-watch.ts';
 
 export interface ApplierMetrics {
   /** `verifiedAt`: when the kernel was seen to be as wanted last. */
   ran(report: DriverReport, occasion: Occasion, seconds: number, verifiedAt: Date | undefined): void;
+  sawRivals(rivals: RivalsByFamily): void;
   follows(plan: string, contentHash: string): void;
   /** Nothing of ours is wanted. */
   followsNothing(): void;
@@ -26,6 +28,7 @@ export function createApplierMetrics(): ApplierMetrics {
     entries: gauge('set_entries', 'Entries of the wanted sets.', FAMILY),
     rules: gauge('rules', 'Rules that are wanted.', FAMILY),
     contended: gauge('contended', '1 while another program insists on our place.', FAMILY),
+    rivals: gauge('rivals', 'Rules of others that are asked before ours and may decide about pods.', FAMILY),
   };
   const verified = gauge('last_verified_timestamp_seconds', 'When the kernel was seen to be as wanted last.');
   const failing = gauge(
@@ -66,6 +69,10 @@ export function createApplierMetrics(): ApplierMetrics {
       runs.inc({ occasion, result: families.every(([, { ok }]) => ok) ? 'ok' : 'failed' });
       duration.observe({ occasion }, secondsTaken);
       if (verifiedAt !== undefined) verified.set(verifiedAt.getTime() / 1000);
+    },
+    sawRivals(rivals) {
+      for (const [family, { rules }] of Object.entries(rivals))
+        perFamily.rivals.set({ family }, rules.length);
     },
     follows(name, contentHash) {
       plan.reset();

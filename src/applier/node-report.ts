@@ -11,6 +11,7 @@ import { createIncidents } from './incidents.ts';
 import type { Occasion } from './keeper.ts';
 import type { ApplierMetrics } from './metrics.ts';
 import type { MasqNodeFacts } from './plan-source.ts';
+import type { RivalsByFamily } from './rival-watch.ts';
 import { type NodeFacts, nodeStatus, type NodeStatus } from './status.ts';
 import { createStatusWriter } from './status-writer.ts';
 import type { Trouble, WantedPlan } from './wanted-plan.ts';
@@ -36,6 +37,8 @@ export interface NodeReport {
   hasTrouble(trouble: Trouble | undefined): void;
   /** The chosen backend is not the one of others, or is. */
   otherBackend(why: string | undefined): void;
+  /** Rules of others were looked for. */
+  sawRivals(rivals: RivalsByFamily): void;
   /** Something about the MasqNode changed: it may have to be told anew. */
   tell(): void;
   /** Why this node is not as it shall be; undefined: it is. */
@@ -111,7 +114,7 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
       tell();
     },
     removed(report) {
-      for (const key of ['applied', 'report', 'verifiedAt', 'trouble'] as const) delete facts[key];
+      for (const key of ['applied', 'report', 'verifiedAt', 'trouble', 'rivals'] as const) delete facts[key];
       const { ok, removed, failed } = report;
       log[ok ? 'info' : 'warn']({ removed: removed.length, failed }, 'everything of ours was to be removed');
       facts.removal = report;
@@ -127,6 +130,12 @@ export function createNodeReport(parts: NodeReportParts): NodeReport {
     },
     otherBackend(why) {
       set('otherBackend', why);
+      tell();
+    },
+    sawRivals(rivals) {
+      facts.rivals = rivals;
+      metrics.sawRivals(rivals);
+      incidents.sawRivals(rivals);
       tell();
     },
     fault() {

@@ -13,6 +13,7 @@ import { createApplierMetrics } from './metrics.ts';
 import { createNodeReport, isProgrammed, type NodeReport } from './node-report.ts';
 import { createPlanSource, type PlanSource, type SourceState } from './plan-source.ts';
 import { type ApplyRecord, openRecord } from './record.ts';
+import { createRivalWatch, type RivalWatch } from './rival-watch.ts';
 import { nextPlan, renderedPlan, type Trouble, troubleOf, type WantedPlan } from './wanted-plan.ts';
 
 export interface ApplierParts {
@@ -53,7 +54,8 @@ export async function runApplier(parts: ApplierParts, signal: AbortSignal): Prom
       now: wallClock,
     });
     for (const note of notes) log.warn({ note }, 'state file');
-    const kernel = createKernelSide(parts, record, report, stop);
+    const rivals = createRivalWatch(parts, found => report.sawRivals(found));
+    const kernel = createKernelSide(parts, record, report, rivals, stop);
     const source: PlanSource = createPlanSource({
       api,
       nodeName,
@@ -85,6 +87,7 @@ export async function runApplier(parts: ApplierParts, signal: AbortSignal): Prom
       kernel.run(stop),
       source.run(stop),
       report.run(stop),
+      rivals.run(stop),
       watchBackend(parts, why => report.otherBackend(why), stop),
     ]);
   } finally {
@@ -121,6 +124,7 @@ function createKernelSide(
   { exec, clock, backend, log, random }: ApplierParts,
   record: ApplyRecord,
   report: NodeReport,
+  rivals: RivalWatch,
   stop: AbortSignal,
 ): KernelSide {
   let wanted: WantedPlan | undefined;
@@ -143,7 +147,9 @@ function createKernelSide(
     onReport: async (result, occasion, plan) => {
       lastRan = clock.now();
       report.ran(result, occasion, plan, timed.lastMs() / 1000);
-      if (isProgrammed(result)) await note(plan);
+      if (!isProgrammed(result)) return;
+      rivals.inForce(plan.plan);
+      await note(plan);
     },
     onRemoval: result => report.removed(result),
   });
@@ -161,6 +167,7 @@ function createKernelSide(
       removing = true;
       wanted = undefined;
       noted = undefined;
+      rivals.nothing();
       keeper.wantNothing();
     },
     sick: () =>

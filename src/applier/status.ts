@@ -2,7 +2,10 @@
 import { REMOVED } from '../api/own-group.ts';
 import { cut } from '../api/text.ts';
 import type { CleanupReport } from '../kernel/cleanup.ts';
+import { programOfRule } from '../kernel/foreign/programs.ts';
+import { remediesOf, type Rivals, rivalText } from '../kernel/foreign/rivals.ts';
 import type { DriverReport, FamilyName, FamilyReport } from '../kernel/report.ts';
+import type { RivalsByFamily } from './rival-watch.ts';
 import type { PlanOrigin } from './state-file.ts';
 
 export interface NodeFacts {
@@ -18,6 +21,8 @@ export interface NodeFacts {
   readonly driftRepairs: number;
   /** Everything was removed, or what of it could not be; undefined: that is not asked. */
   readonly removal?: CleanupReport;
+  /** Rules of others that are asked before ours; undefined: nobody has looked yet. */
+  readonly rivals?: RivalsByFamily;
   /** Why the chosen backend is not the one that others use; undefined: it is, as far as known. */
   readonly otherBackend?: string;
 }
@@ -54,6 +59,7 @@ interface FamilyStatus {
   readonly foreignRules?: readonly string[];
 }
 
+const FAMILY_NAMES: readonly FamilyName[] = ['ipv4', 'ipv6'];
 const MAX_ERROR = 4096;
 const MAX_RULE = 1024;
 const MAX_RULES = 16;
@@ -63,7 +69,12 @@ type Said = Pick<NodeCondition, 'status' | 'reason' | 'message'>;
 /** The status; conditions of the last one keep their times where their status stays. */
 export function nodeStatus(facts: NodeFacts, last: NodeStatus | undefined, now: Date): NodeStatus {
   const { generation, applied, report, verifiedAt, driftRepairs } = facts;
-  const said = { Ready: ready(facts), Contended: contended(report), BackendMismatch: mismatch(facts) };
+  const said = {
+    Ready: ready(facts),
+    Contended: contended(report),
+    Overruled: overruled(facts),
+    BackendMismatch: mismatch(facts),
+  };
   return {
     observedGeneration: generation,
     ...(applied === undefined
@@ -76,7 +87,10 @@ export function nodeStatus(facts: NodeFacts, last: NodeStatus | undefined, now: 
         }),
     ...(report?.backend === undefined ? {} : { backend: report.backend }),
     families: Object.fromEntries(
-      Object.entries(report?.families ?? {}).map(([name, family]) => [name, familyStatus(family)]),
+      FAMILY_NAMES.flatMap(name => {
+        const family = report?.families[name];
+        return family === undefined ? [] : [[name, familyStatus(family, facts.rivals?.[name])]];
+      }),
     ),
     ...(verifiedAt === undefined ? {} : { lastVerifiedTime: seconds(verifiedAt) }),
     driftRepairs,
@@ -98,8 +112,9 @@ export function nodeStatus(facts: NodeFacts, last: NodeStatus | undefined, now: 
 /** The API's times have whole seconds. */
 const seconds = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
 
-function familyStatus(family: FamilyReport): FamilyStatus {
-  const { sets, entries, rules, jumpPosition, foreignAbove, error } = family;
+function familyStatus(family: FamilyReport, rivals: Rivals | undefined): FamilyStatus {
+  const { sets, entries, rules, jumpPosition, error } = family;
+  const foreignRules = (rivals?.rules ?? []).slice(0, MAX_RULES);
   return {
     state: stateOf(family),
     ...(error === undefined ? {} : { error: cut(error.message, MAX_ERROR) }),
@@ -107,9 +122,9 @@ function familyStatus(family: FamilyReport): FamilyStatus {
     entries,
     rules,
     ...(jumpPosition === undefined ? {} : { jumpPosition }),
-    ...(foreignAbove.length === 0
+    ...(foreignRules.length === 0
       ? {}
-      : { foreignRules: foreignAbove.slice(0, MAX_RULES).map(rule => cut(rule, MAX_RULE)) }),
+      : { foreignRules: foreignRules.map(rule => cut(rivalText(rule), MAX_RULE)) }),
   };
 }
 
@@ -147,16 +162,42 @@ function removalSaid({ ok, failed }: CleanupReport): Said {
 
 function contended(report: DriverReport | undefined): Said {
   const rivals = Object.entries(report?.families ?? {}).flatMap(([name, { contended: by }]) =>
-    by === undefined ? [] : [`${name}: ${by.foreign}`],
+    by === undefined ? [] : [{ told: `${name}: ${by.foreign}`, program: programOfRule(by.foreign) }],
   );
   if (rivals.length === 0)
     return { status: 'False', reason: 'NoContention', message: 'nobody insists on our place' };
-  const remedy =
-    'its rules are asked before ours; if it is Felix, set chainInsertMode: Append in its FelixConfiguration, or natOutgoing: false on the IPPools that policies are about';
+  const told = rivals.map(rival => rival.told).join('; ');
   return {
     status: 'True',
     reason: 'PlaceContended',
-    message: `another program insists on the first place in nat POSTROUTING (${rivals.join('; ')}): ${remedy}`,
+    message: `another program insists on the first place in nat POSTROUTING (${told}), so its rules are asked before ours: ${remediesOf(rivals).join('; ')}`,
+  };
+}
+
+/** Told while the rules are there, whether it comes to a fight for the place or not. */
+function overruled({ rivals }: NodeFacts): Said {
+  if (rivals === undefined) {
+    return {
+      status: 'Unknown',
+      reason: 'NotLooked',
+      message: 'rules of others have not been looked for yet',
+    };
+  }
+  const rules = FAMILY_NAMES.flatMap(name => rivals[name].rules);
+  const gaps = [...new Set(FAMILY_NAMES.flatMap(name => rivals[name].gaps))];
+  if (rules.length > 0) {
+    const told = FAMILY_NAMES.flatMap(name => rivals[name].rules.map(rule => `${name}: ${rivalText(rule)}`));
+    return {
+      status: 'True',
+      reason: rules.some(({ certainty }) => certainty === 'wins') ? 'ForeignRuleWins' : 'ForeignRuleMayWin',
+      message: `rules of others are asked before ours for what pods send; ${remediesOf(rules).join('; ')}. They are: ${told.join('; ')}`,
+    };
+  }
+  if (gaps.length > 0) return { status: 'Unknown', reason: 'NotReadable', message: gaps.join(' ') };
+  return {
+    status: 'False',
+    reason: 'NoForeignRule',
+    message: 'no rule of others is asked before ours for what pods send',
   };
 }
 

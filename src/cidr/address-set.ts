@@ -113,6 +113,32 @@ function parentsOf(set: AddressSet): Int32Array {
   return parents;
 }
 
+/** The addresses as inclusive ranges, ascending, with a gap between any two. */
+export function rangesOf(set: AddressSet): readonly (readonly [first: bigint, last: bigint])[] {
+  const ranges: (readonly [bigint, bigint])[] = [];
+  let first: bigint | undefined;
+  const turn = (isIn: boolean, at: bigint): void => {
+    if (isIn) {
+      const touches = ranges.at(-1)?.[1] === at - 1n ? ranges.pop() : undefined;
+      first ??= touches?.[0] ?? at;
+    } else if (first !== undefined) {
+      if (at > first) ranges.push([first, at - 1n]);
+      first = undefined;
+    }
+  };
+  // Each entry says the opposite of its nearest container, so that one's answer holds again behind it.
+  const open: SetEntry[] = [];
+  const close = ({ cidr, nomatch }: SetEntry): void => turn(nomatch, cidr.base + sizeOf(cidr));
+  for (const entry of set.entries) {
+    while (open.length > 0 && !containsCidr((open[open.length - 1] as SetEntry).cidr, entry.cidr))
+      close(open.pop() as SetEntry);
+    open.push(entry);
+    turn(!entry.nomatch, entry.cidr.base);
+  }
+  for (const entry of open.toReversed()) close(entry);
+  return ranges;
+}
+
 /** The entries as hash:net can hold them: a /0 stands as its two halves, unless an entry for a half is there. */
 export function storableEntries(set: AddressSet): readonly SetEntry[] {
   const first = set.entries[0];

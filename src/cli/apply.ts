@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { createKeeper } from '../applier/keeper.ts';
 import { type ApplyRecord, openRecord } from '../applier/record.ts';
+import { createRivalWatch, lookForRivals, type RivalsByFamily } from '../applier/rival-watch.ts';
 import type { Backend } from '../kernel/backend.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { createDriver, type Driver } from '../kernel/driver.ts';
@@ -20,7 +21,7 @@ import {
   withOutput,
   withPlanFlags,
 } from './options.ts';
-import { anyFailed, reportNotes, reportText } from './report.ts';
+import { anyFailed, reportNotes, reportText, rivalNotes } from './report.ts';
 import { signatureOf, untilChanged } from './watch-files.ts';
 
 interface Options extends FileOptions, PlanFlags {
@@ -77,7 +78,9 @@ Exit codes: 0 done; 1 an object was refused (the others are applied); 2 wrong us
       if (obstacle !== undefined) throw new CommandError(`nothing was changed: ${obstacle}`);
       const report = await driver.apply(loaded.tables, io.signal);
       const flushed = anyFailed(report) ? undefined : await record.applied(loaded, io.signal);
-      tell(report, flushed, options, io);
+      const rivals = anyFailed(report) ? undefined : await lookForRivals(systemExec, loaded.plan, io.signal);
+      if (rivals !== undefined) for (const note of rivalNotes(rivals)) io.err(`${note}\n`);
+      tell(report, flushed, options, io, rivals);
       if (anyFailed(report)) return exit(EXIT.error);
       exit(anyRefused(loaded.manifests) ? EXIT.refused : EXIT.ok);
     });
@@ -91,11 +94,17 @@ async function loadAndTell(options: Options, io: Io, earlier?: Loaded): Promise<
 
 type Flushed = Awaited<ReturnType<ApplyRecord['applied']>>;
 
-function tell(report: DriverReport, flushed: Flushed | undefined, options: Options, io: Io): void {
+function tell(
+  report: DriverReport,
+  flushed: Flushed | undefined,
+  options: Options,
+  io: Io,
+  rivals?: RivalsByFamily,
+): void {
   for (const note of [...reportNotes(report), ...(flushed?.notes ?? [])]) io.err(`${note}\n`);
   io.out(
     options.output === 'json'
-      ? json({ ...report, flushed: flushed?.flush.deleted ?? 0 })
+      ? json({ ...report, flushed: flushed?.flush.deleted ?? 0, ...(rivals === undefined ? {} : { rivals }) })
       : reportText(report, io),
   );
 }
@@ -103,6 +112,13 @@ function tell(report: DriverReport, flushed: Flushed | undefined, options: Optio
 /** Applies, follows the files, verifies and repairs until the signal. Reports only what changed or failed. */
 async function watch(options: Options, io: Io, driver: Driver, record: ApplyRecord): Promise<void> {
   let told = '';
+  let toldOfRivals = '';
+  const rivals = createRivalWatch({ exec: systemExec, clock: systemClock }, found => {
+    const notes = rivalNotes(found).join('\n');
+    if (notes !== toldOfRivals)
+      io.err(notes === '' ? 'note: no rule of others is asked before ours any more\n' : `${notes}\n`);
+    toldOfRivals = notes;
+  });
   const keeper = createKeeper<Loaded>({
     driver,
     clock: systemClock,
@@ -114,9 +130,14 @@ async function watch(options: Options, io: Io, driver: Driver, record: ApplyReco
       // A fault that lasts is told once, not every 30 seconds.
       if (occasion === 'apply' || report.changed || notes !== told) tell(report, flushed, options, io);
       told = notes;
+      if (!anyFailed(report)) rivals.inForce(loaded.plan);
     },
   });
-  await Promise.all([keeper.run(io.signal), followFiles(options, io, loaded => keeper.want(loaded))]);
+  await Promise.all([
+    keeper.run(io.signal),
+    rivals.run(io.signal),
+    followFiles(options, io, loaded => keeper.want(loaded)),
+  ]);
 }
 
 async function followFiles(options: Options, io: Io, want: (loaded: Loaded) => void): Promise<void> {

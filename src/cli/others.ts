@@ -1,6 +1,7 @@
 // What other programs' rules in this host's kernel do to a packet, beside ours.
 import { systemExec } from '../kernel/exec.ts';
 import { judgeForeign, readForeignFacts, readNatRules } from '../kernel/foreign/judge.ts';
+import { trafficOf } from '../kernel/foreign/model.ts';
 import type { Verdict } from '../kernel/foreign/walk.ts';
 import type { Packet } from '../planner/packet.ts';
 
@@ -40,7 +41,7 @@ export const lookText = (look: Look): string =>
 async function othersRules(packet: Packet, signal: AbortSignal): Promise<OthersRules> {
   const rules = await readNatRules(systemExec, packet.source.family, signal);
   const facts = await readForeignFacts(systemExec, rules, packet, signal);
-  const { jump, before, after } = judgeForeign(rules, packet, facts);
+  const { jump, before, after } = judgeForeign(rules, trafficOf(packet), facts);
   return { applied: jump, before, after, gaps: rules.gaps };
 }
 

@@ -1,4 +1,7 @@
 // The driver's reports as people read them.
+import type { RivalsByFamily } from '../applier/rival-watch.ts';
+import { remedyFor } from '../kernel/foreign/programs.ts';
+import { rivalText } from '../kernel/foreign/rivals.ts';
 import type { DriverReport, FamilyReport } from '../kernel/report.ts';
 import { type Io, table } from './io.ts';
 
@@ -32,6 +35,20 @@ export function reportNotes(report: DriverReport): readonly string[] {
       : [`warning: ${name}: another program insists on a place above ours: ${family.contended.foreign}`]),
     ...family.pendingDestroys.map(set => `note: ${name}: ${set} is still in use and is removed later`),
   ]);
+}
+
+/** One line for each rule of others that is asked before ours, and what to do. */
+export function rivalNotes(rivals: RivalsByFamily): readonly string[] {
+  const families = Object.entries(rivals);
+  const gaps = new Set(families.flatMap(([, family]) => family.gaps));
+  return [
+    ...families.flatMap(([name, { rules }]) =>
+      rules.map(
+        rule => `warning: ${name}: asked before ours: ${rivalText(rule)}: ${remedyFor(rule.program)}`,
+      ),
+    ),
+    ...[...gaps].map(gap => `note: rules of others are not all known: ${gap}`),
+  ];
 }
 
 export const anyFailed = (report: DriverReport): boolean =>

@@ -60,6 +60,7 @@ export interface Totals {
   /** Since the appliers started. */
   readonly driftRepairs: number;
   readonly contended: number;
+  readonly overruled: number;
 }
 
 /** Where a Lease does not say how long it lasts. */
@@ -106,6 +107,7 @@ export function clusterStatus(objects: ClusterObjects, now: number): ClusterStat
       withTrouble: nodeFindings.length,
       driftRepairs: nodes.reduce((sum, node) => sum + node.driftRepairs, 0),
       contended: nodes.filter(({ contended }) => contended).length,
+      overruled: nodes.filter(({ overruled }) => overruled).length,
     },
     policies: judgedPolicies.map(({ row }) => row),
     plans,

@@ -45,6 +45,8 @@ export interface NodeRow {
   readonly driftRepairs: number;
   readonly verifiedSecondsAgo: number | null;
   readonly contended: boolean;
+  /** Rules of others are asked before ours. */
+  readonly overruled: boolean;
   readonly trouble: string;
 }
 
@@ -67,7 +69,7 @@ export interface JudgedNode {
 }
 
 /** Reasons of conditions by which the operator repeats what nodes say. */
-const FROM_NODES: readonly string[] = ['NodesFailed', 'Contended', 'Pending'];
+const FROM_NODES: readonly string[] = ['NodesFailed', 'Contended', 'Overruled', 'Pending'];
 
 const NOT_SAID = { status: 'Unknown', reason: 'Unknown', text: 'it is not said whether it is in force' };
 
@@ -128,6 +130,7 @@ export function judgeNode(node: RawObject, hashes: ReadonlyMap<string, string>, 
     driftRepairs: numberAt(node, 'status', 'driftRepairs') ?? 0,
     verifiedSecondsAgo: secondsSince(now, node, 'status', 'lastVerifiedTime'),
     contended: conditionIn(node, 'Contended', 'True') !== undefined,
+    overruled: conditionIn(node, 'Overruled', 'True') !== undefined,
     trouble: nodeTrouble(node, state, hashes.has(plan)),
   };
   return { row, state: state.state };

@@ -33,7 +33,7 @@ function summaryText({ operator, calicoGroup, policies, totals }: ClusterStatus)
     `operator  ${leader === null ? 'none leads' : `${oneLine(leader)} leads (${renewed})`}`,
     `calico    ${calicoGroup ?? 'not served'}`,
     `policies  ${policies.length}`,
-    `nodes     ${totals.ready} of ${totals.nodes} ready, ${totals.withTrouble} with trouble; ${totals.contended} contended, ${totals.driftRepairs} drift repairs`,
+    `nodes     ${totals.ready} of ${totals.nodes} ready, ${totals.withTrouble} with trouble; ${totals.contended} contended, ${totals.overruled} overruled, ${totals.driftRepairs} drift repairs`,
   );
 }
 

@@ -31,11 +31,11 @@ Examples:
 
 The first line says "all is well", or how many problems there are; what several objects share is told once.
 JSON: {healthy, problems, warnings, operator: {leader, renewedSecondsAgo, fresh}, calicoGroup,
-  totals: {nodes, ready, withTrouble, driftRepairs, contended},
+  totals: {nodes, ready, withTrouble, driftRepairs, contended, overruled},
   policies: [{name, priority, mode, accepted, nodes, trouble}],
   plans: [{name, parts, of, contentHash, nodes, programmed, trouble}],
   nodes: [{name, plan, ready, backend, ipv4: {state, jumpPosition}, ipv6: {…}, driftRepairs, verifiedSecondsAgo,
-    contended, trouble}]}
+    contended, overruled, trouble}]}
 Exit codes: 0 all is well; 1 something is wrong; 2 wrong usage, or the cluster cannot be read.`,
     )
     .action(async (options: Options) => {

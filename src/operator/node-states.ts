@@ -96,10 +96,12 @@ export function stateOf(object: RawObject | undefined, contentHash: string, now:
     own(status, 'contentHash') === contentHash &&
     own(status, 'observedGeneration') === object?.metadata.generation;
   if (ready?.status !== 'True' || !isCurrent) return { state: 'pending' };
-  const contended = conditionOf(status, 'Contended');
-  return contended?.status === 'True'
-    ? { state: 'programmed', warning: troubleOf(contended) }
-    : { state: 'programmed' };
+  const warning = ['Contended', 'Overruled']
+    .map(type => conditionOf(status, type))
+    .find(condition => condition?.status === 'True');
+  return warning === undefined
+    ? { state: 'programmed' }
+    : { state: 'programmed', warning: troubleOf(warning) };
 }
 
 const troubleOf = ({ reason, message }: Condition): NodeTrouble => ({ reason, message });

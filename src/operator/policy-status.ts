@@ -181,7 +181,9 @@ function degraded({ policy, nodes, problems, stale }: PolicyFacts): Said {
   }
   if (nodes.warned > 0) {
     const told = nodes.warnings.map(({ name, message }) => `${name}: ${message}`);
-    return { status: 'True', reason: 'Contended', message: listed(told, '; ', nodes.warned) };
+    const isPlace = nodes.warnings.some(({ reason }) => reason === 'PlaceContended');
+    const reason = isPlace ? 'Contended' : 'Overruled';
+    return { status: 'True', reason, message: listed(told, '; ', nodes.warned) };
   }
   const warnings = problems.filter(({ severity }) => severity === 'warning');
   if (warnings.length > 0) {

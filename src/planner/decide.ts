@@ -99,7 +99,7 @@ export function decider(
       plan,
       node,
       packet,
-      protocol: protocolOf(packet),
+      protocol: protocolOf(packet.protocol, packet.source.family),
       sources: holding(packet.source),
       destinations: holding(packet.destination),
       counted: [],

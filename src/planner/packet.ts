@@ -1,7 +1,7 @@
 // A packet, and whether its protocol, port and interface are those that a rule asks for. What is not known of a packet
 // stays unknown here: `decide` tells it apart from what does not match.
 import type { PortMatch, Protocol } from '../api/model.ts';
-import type { Address } from '../cidr/address.ts';
+import type { Address, Family } from '../cidr/address.ts';
 
 /** A packet as nat POSTROUTING sees it: the destination is the one after a Service's translation. */
 export interface Packet {
@@ -41,9 +41,9 @@ const PORTED: ReadonlyMap<number, Protocol> = new Map([
 ]);
 
 /** ICMP is ICMP for IPv4 and ICMPv6 for IPv6; each of them in the other family is a protocol like any other. */
-export function protocolOf({ protocol, source }: Packet): PacketProtocol {
+export function protocolOf(protocol: Packet['protocol'], family: Family): PacketProtocol {
   if (typeof protocol !== 'number') return protocol;
-  if (protocol === (source.family === 4 ? 1 : 58)) return 'ICMP';
+  if (protocol === (family === 4 ? 1 : 58)) return 'ICMP';
   return PORTED.get(protocol) ?? 'other';
 }
 

@@ -176,6 +176,25 @@ describe('on a host', () => {
     expect(await scene.seen({ source: N.pod, destination: N.inDatacentre })).toBe(N.node);
   });
 
+  it('apply names a rule of others that is asked before ours in another place, and what to do', async () => {
+    const folder = await manifests('rivals', { 'all.json': good });
+    await scene.run('iptables-legacy', '-t nat -N IP-MASQ-AGENT'.split(' '));
+    await scene.run('iptables-legacy', '-t nat -A IP-MASQ-AGENT -j MASQUERADE'.split(' '));
+    await scene.run('iptables-legacy', '-t nat -A POSTROUTING -j IP-MASQ-AGENT'.split(' '));
+    const args = ['apply', '-f', folder, '--node', NODE, '--backend', BACKEND] as const;
+    const ended = await natoutgoing(...args);
+    expect(ended.code).toBe(0);
+    expect(ended.stderr).toBe(
+      'warning: ipv4: asked before ours: ip-masq-agent: -A IP-MASQ-AGENT -j MASQUERADE (iptables-legacy nat POSTROUTING rule 1 -> chain IP-MASQ-AGENT rule 1; may win): delete its DaemonSet, and its chain and the jump to it on every node\n',
+    );
+    expect(JSON.parse((await natoutgoing(...args, '-o', 'json')).stdout)).toMatchObject({
+      rivals: {
+        ipv4: { rules: [{ program: 'ip-masq-agent', certainty: 'may win' }], gaps: [] },
+        ipv6: { rules: [] },
+      },
+    });
+  });
+
   it('apply flushes exactly the connections whose verdict changed, and says how many', async () => {
     const keep = policy('keep', [{ to: [block(N.datacentre)], action: 'Preserve' }], {
       connectionPolicy: 'FlushChanged',
@@ -233,7 +252,7 @@ describe('on a host', () => {
     const path = await pathWithout('path-no-table', /^$/, scripts);
     const ended = await withPath(path, 'apply', '-f', folder, '--node', NODE);
     expect(ended.code).toBe(0);
-    expect(ended.stderr).toMatch(/^warning: ipv6: .*Table does not exist/);
+    expect(ended.stderr).toMatch(/^warning: ipv6: .*Table does not exist/m);
     expect(await scene.seen({ source: N.pod, destination: N.internet })).toBe(N.node);
   });
 

@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FAMILIES, formatAddress } from '../../src/cidr/address.ts';
+import { setOf } from '../../src/cidr/address-set.ts';
 import type { World } from '../../src/demo/model.ts';
 import {
   type Judgement,
@@ -10,8 +11,10 @@ import {
   readForeignFacts,
   readNatRules,
 } from '../../src/kernel/foreign/judge.ts';
+import { readRivals } from '../../src/kernel/foreign/rivals.ts';
+import { trafficOf } from '../../src/kernel/foreign/model.ts';
 import type { Packet } from '../../src/planner/packet.ts';
-import { address } from './foreign-support.ts';
+import { address, cidr } from './foreign-support.ts';
 import { addressOf, NAMES, type Names, openScene } from './scene.ts';
 
 const RUNS = 30;
@@ -237,6 +240,7 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
       ].join('\n') + '\n',
     );
     let translated = 0;
+    let rivalled = 0;
     await fc.assert(
       fc.asyncProperty(randomRules, async rules => {
         const texts = textsOf(n, rules);
@@ -244,6 +248,8 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
         await run('nft', ['-f', '-'], texts.nft);
         const read = await readNatRules(world.exec, family);
         expect(read.gaps).toEqual([]);
+        const pods = setOf(family, [cidr(n.pods), cidr(n.otherPods)]);
+        const rivals = (await readRivals(world.exec, pods)).rules.map(({ place }) => place);
         for (const { destination, outInterface, node } of destinations) {
           const packet: Packet = {
             source: address(n.pod),
@@ -252,11 +258,19 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
             destinationPort: PORT,
             outInterface,
           };
-          const judgement = judgeForeign(read, packet, await readForeignFacts(world.exec, read, packet));
+          const judgement = judgeForeign(
+            read,
+            trafficOf(packet),
+            await readForeignFacts(world.exec, read, packet),
+          );
           expect(judgement.jump).toBe(true);
           expect([...judgement.before, ...judgement.after].filter(({ doubts }) => doubts.length > 0)).toEqual(
             [],
           );
+          // Who decides about one packet before us is among those that may decide about any.
+          const places = judgement.before.map(({ place }) => place);
+          expect(places.filter(place => !rivals.includes(place))).toEqual([]);
+          rivalled += places.length;
           const observed = await world.send({
             from: 'pod',
             source: n.pod,
@@ -274,5 +288,6 @@ describe.each(['nft', 'legacy'] as const)('random rules of others, ours in iptab
     );
     // That it was about others' rules at all.
     expect(translated).toBeGreaterThan(RUNS / 10);
+    expect(rivalled).toBeGreaterThan(RUNS / 10);
   });
 });

@@ -1,6 +1,7 @@
 // What the tests about rules of others share: a packet from a pod to the internet, its judgement, and its fate.
 import { expect } from 'vitest';
 import { parseAddress } from '../../src/cidr/address.ts';
+import { type Cidr, parseCidr } from '../../src/cidr/cidr.ts';
 import type { World } from '../../src/demo/model.ts';
 import type { Exec } from '../../src/kernel/exec.ts';
 import {
@@ -9,12 +10,19 @@ import {
   readForeignFacts,
   readNatRules,
 } from '../../src/kernel/foreign/judge.ts';
+import { trafficOf } from '../../src/kernel/foreign/model.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 import { addressOf, type Names } from './scene.ts';
 
 const PORT = 443;
 export const address = (text: string): Packet['source'] => {
   const parsed = parseAddress(text);
+  if (!parsed.ok) throw new Error(`${text} ${parsed.reason}`);
+  return parsed.value;
+};
+
+export const cidr = (text: string): Cidr => {
+  const parsed = parseCidr(text);
   if (!parsed.ok) throw new Error(`${text} ${parsed.reason}`);
   return parsed.value;
 };
@@ -31,7 +39,7 @@ export const packetOf = (n: Names): Packet => ({
 export async function judge(exec: Exec, packet: Packet): Promise<Judgement> {
   const rules = await readNatRules(exec, packet.source.family);
   expect(rules.gaps).toEqual([]);
-  return judgeForeign(rules, packet, await readForeignFacts(exec, rules, packet));
+  return judgeForeign(rules, trafficOf(packet), await readForeignFacts(exec, rules, packet));
 }
 
 /** What the outside sees of the packet. */

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { type NodeFacts, type NodeStatus, nodeStatus } from '../../src/applier/status.ts';
 import { createStatusWriter, type StatusOfNode } from '../../src/applier/status-writer.ts';
 import type { Outcome } from '../../src/cluster/apply.ts';
+import type { Rivals } from '../../src/kernel/foreign/rivals.ts';
 import type { DriverReport, FamilyReport } from '../../src/kernel/report.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { settle, virtualClock } from './cluster-fake.ts';
@@ -43,6 +44,16 @@ const FACTS: NodeFacts = {
   verifiedAt: NOW,
   driftRepairs: 0,
 };
+
+const NO_RIVALS: Rivals = { rules: [], gaps: [] };
+const rival = (rule: string): Rivals['rules'][number] => ({
+  certainty: 'wins',
+  doubts: [],
+  rule,
+  place: 'iptables-legacy nat POSTROUTING rule 1',
+  effect: 'masquerades',
+  sentence: 'It masquerades.',
+});
 
 /** No half of a character at its end. */
 const wellFormed = (text: string): boolean => !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])/.test(text);
@@ -123,13 +134,77 @@ describe('the status of a node', () => {
     const report = reportOf({
       ...failed('other', 1),
       error: { kind: 'other', message: long, tool: '', stderr: '' },
-      foreignAbove: Array.from({ length: 40 }, () => long),
     });
-    const { families, conditions } = nodeStatus({ ...FACTS, report }, undefined, NOW);
+    const rivals = {
+      ipv4: { rules: Array.from({ length: 40 }, () => rival(long)), gaps: [] },
+      ipv6: NO_RIVALS,
+    };
+    const { families, conditions } = nodeStatus({ ...FACTS, report, rivals }, undefined, NOW);
     expect(families.ipv4?.error?.length).toBeLessThanOrEqual(4096);
     expect(families.ipv4?.foreignRules?.length).toBe(16);
     expect(families.ipv4?.foreignRules?.every(rule => rule.length <= 1024 && wellFormed(rule))).toBe(true);
     expect(conditions.every(({ message }) => message.length <= 4096 && wellFormed(message))).toBe(true);
+  });
+});
+
+describe('rules of others that are asked before ours', () => {
+  const said = (rivals: NodeFacts['rivals']) => {
+    const facts = rivals === undefined ? FACTS : { ...FACTS, rivals };
+    const status = nodeStatus(facts, undefined, NOW);
+    const { status: is, reason, message } = conditionOf(status, 'Overruled') ?? expect.fail('no condition');
+    return { is, reason, message, foreignRules: status.families.ipv4?.foreignRules };
+  };
+  const both = (ipv4: Rivals) => ({ ipv4, ipv6: NO_RIVALS });
+
+  it('are not known before somebody looked', () => {
+    expect(said(undefined)).toMatchObject({ is: 'Unknown', reason: 'NotLooked', foreignRules: undefined });
+  });
+
+  it('are none', () => {
+    expect(said(both(NO_RIVALS))).toMatchObject({
+      is: 'False',
+      reason: 'NoForeignRule',
+      foreignRules: undefined,
+    });
+  });
+
+  it('cannot be read', () => {
+    const gaps = ['Chains of nftables are not known: nft is not installed or not in PATH.'];
+    expect(said(both({ rules: [], gaps }))).toMatchObject({
+      is: 'Unknown',
+      reason: 'NotReadable',
+      message: gaps[0],
+    });
+  });
+
+  it('win or may win; the message says whose they are and what to do', () => {
+    const felix = { ...rival('-A POSTROUTING -j cali-POSTROUTING'), program: "Calico's Felix" };
+    expect(said(both({ rules: [felix], gaps: [] }))).toEqual({
+      is: 'True',
+      reason: 'ForeignRuleWins',
+      message:
+        "rules of others are asked before ours for what pods send; set chainInsertMode: Append in the FelixConfiguration, or natOutgoing: false on the IPPools that policies are about. They are: ipv4: Calico's Felix: -A POSTROUTING -j cali-POSTROUTING (iptables-legacy nat POSTROUTING rule 1; wins)",
+      foreignRules: [
+        "Calico's Felix: -A POSTROUTING -j cali-POSTROUTING (iptables-legacy nat POSTROUTING rule 1; wins)",
+      ],
+    });
+    const doubtful = { ...rival('-j MASQUERADE'), certainty: 'may win' as const, doubts: ['it depends'] };
+    expect(said(both({ rules: [doubtful], gaps: [] }))).toMatchObject({
+      is: 'True',
+      reason: 'ForeignRuleMayWin',
+      message: expect.stringContaining('remove or narrow the rule'),
+    });
+  });
+
+  it.each([
+    ['-A POSTROUTING -m comment --comment "cali:abc" -j cali-POSTROUTING', 'chainInsertMode'],
+    ['-A POSTROUTING -j FLANNEL-POSTRTG', '--ip-masq'],
+    ['-A POSTROUTING -j MASQUERADE', 'remove or narrow the rule, '],
+  ])('a fight with %s is told with its remedy', (foreign, remedy) => {
+    const report = reportOf({ ...FAMILY, contended: { foreign } });
+    const { message } = conditionOf(nodeStatus({ ...FACTS, report }, undefined, NOW), 'Contended') ?? {};
+    expect(message).toContain(foreign);
+    expect(message).toContain(remedy);
   });
 });
 

@@ -8,6 +8,7 @@ import {
   hasAddress,
   intersect,
   isSubset,
+  rangesOf,
   setOf,
   storableEntries,
   subtract,
@@ -192,6 +193,26 @@ describe('address sets', () => {
         expect(isSubset(a, hole)).toBe(members(a) === members(hole));
       }),
     );
+  });
+
+  it('are the same as ranges with gaps between them', () => {
+    fc.assert(
+      fc.property(scene, ({ family: f, lists }) => {
+        const [a, b, ...rest] = lists.map(list => setOf(f, list)) as [
+          AddressSet,
+          AddressSet,
+          ...AddressSet[],
+        ];
+        const set = union(f, [subtract(a, b), ...rest]);
+        const ranges = rangesOf(set);
+        expect(members(set)).toBe(
+          bruteMembers(f, ({ base }) => ranges.some(([first, last]) => first <= base && base <= last)),
+        );
+        expect(ranges.every(([first], i) => i === 0 || first > (ranges[i - 1]?.[1] ?? 0n) + 1n)).toBe(true);
+        expect(ranges.reduce((sum, [first, last]) => sum + last - first + 1n, 0n)).toBe(countAddresses(set));
+      }),
+    );
+    expect(rangesOf(setOf(6, [must('::/0')]))).toEqual([[0n, 2n ** 128n - 1n]]);
   });
 
   it('do not depend on the order of their input', () => {

@@ -28,14 +28,14 @@ describe('a healthy cluster', () => {
   it('as data', async () => {
     const cell = { state: 'Programmed', jumpPosition: 1 };
     const row = { plan: 'plan-a', ready: 'True', backend: 'nft', ipv4: cell, ipv6: cell, driftRepairs: 0 };
-    const rest = { verifiedSecondsAgo: 60, contended: false, trouble: '' };
+    const rest = { verifiedSecondsAgo: 60, contended: false, overruled: false, trouble: '' };
     expect(await statusOf({})).toEqual({
       healthy: true,
       problems: [],
       warnings: [],
       operator: { leader: 'operator-a', renewedSecondsAgo: 2, fresh: true },
       calicoGroup: 'crd.projectcalico.org/v1',
-      totals: { nodes: 2, ready: 2, withTrouble: 0, driftRepairs: 0, contended: 0 },
+      totals: { nodes: 2, ready: 2, withTrouble: 0, driftRepairs: 0, contended: 0, overruled: 0 },
       policies: [
         {
           name: 'payments',
@@ -70,7 +70,7 @@ describe('a healthy cluster', () => {
 operator  operator-a leads (renewed 2 s ago)
 calico    crd.projectcalico.org/v1
 policies  1
-nodes     2 of 2 ready, 0 with trouble; 0 contended, 0 drift repairs
+nodes     2 of 2 ready, 0 with trouble; 0 contended, 0 overruled, 0 drift repairs
 
 POLICY    PRIORITY  MODE     ACCEPTED  NODES  TROUBLE
 payments  500       Enforce  True      1/1

@@ -3,7 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/cidr/address.ts';
 import { readRule } from '../../src/kernel/foreign/iptables.ts';
 import { NO_FACTS } from '../../src/kernel/foreign/match.ts';
-import type { BaseChain, ForeignRule, NatRules } from '../../src/kernel/foreign/model.ts';
+import {
+  type BaseChain,
+  type ForeignRule,
+  type NatRules,
+  trafficOf,
+} from '../../src/kernel/foreign/model.ts';
 import { UNKNOWN_ORDER } from '../../src/kernel/foreign/order.ts';
 import { printedLines } from '../../src/kernel/printed-lines.ts';
 import { type Judgement, judgeForeign } from '../../src/kernel/foreign/judge.ts';
@@ -45,7 +50,7 @@ const UNSURE = '-m statistic --mode random';
 /** Verdicts in short: certainty, place and effect. */
 function short(hooks: readonly BaseChain[], asked: Packet = packet()) {
   const rules: NatRules = { family: 4, hooks, gaps: [] };
-  const { before, after } = judgeForeign(rules, asked, NO_FACTS);
+  const { before, after } = judgeForeign(rules, trafficOf(asked), NO_FACTS);
   const texts = (verdicts: Judgement['before']): readonly string[] =>
     verdicts.map(({ certainty, place, effect }) => `${certainty}: ${place} ${effect}`);
   return { before: texts(before), after: texts(after) };
@@ -127,7 +132,7 @@ describe('the way through chains', () => {
       hooks: [base({ P: ['-j NETMAP --to 10.7.0.0/16', JUMP] })],
       gaps: [],
     };
-    expect(judgeForeign(rules, packet(), NO_FACTS).before).toMatchObject([
+    expect(judgeForeign(rules, trafficOf(packet()), NO_FACTS).before).toMatchObject([
       { effect: 'SNATs', address: '10.7.1.5' },
     ]);
     expect(shortOf({ P: ['-j NETMAP --to 0.0.0.0/0', JUMP] }).before).toEqual(['wins: P rule 1 keeps']);
@@ -175,7 +180,7 @@ describe('the order of base chains', () => {
 
   it('a chain of our priority may come before or after', () => {
     const rules: NatRules = { family: 4, hooks: [ours, other('tied', 100, '-j MASQUERADE')], gaps: [] };
-    const { before, after } = judgeForeign(rules, packet(), NO_FACTS);
+    const { before, after } = judgeForeign(rules, trafficOf(packet()), NO_FACTS);
     expect(before).toMatchObject([{ certainty: 'may win', doubts: [UNKNOWN_ORDER] }]);
     expect(after.at(-1)).toMatchObject({ certainty: 'wins', place: 'tied rule 1' });
   });

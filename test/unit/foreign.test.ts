@@ -10,6 +10,7 @@ import {
   readForeignFacts,
   readNatRules,
 } from '../../src/kernel/foreign/judge.ts';
+import { trafficOf } from '../../src/kernel/foreign/model.ts';
 import type { Packet } from '../../src/planner/packet.ts';
 
 const address = (text: string): Packet['source'] => {
@@ -104,7 +105,10 @@ const absent = (exec: Exec, line: string, stderr: string): Exec => ({
 
 async function judge(exec: Exec, asked: Packet): Promise<Judgement & { readonly gaps: readonly string[] }> {
   const rules = await readNatRules(exec, asked.source.family);
-  return { ...judgeForeign(rules, asked, await readForeignFacts(exec, rules, asked)), gaps: rules.gaps };
+  return {
+    ...judgeForeign(rules, trafficOf(asked), await readForeignFacts(exec, rules, asked)),
+    gaps: rules.gaps,
+  };
 }
 
 describe('a node with Felix in iptables mode', () => {

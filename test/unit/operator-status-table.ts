@@ -30,6 +30,9 @@ export const troubles = (count: number, message = 'the set is full'): readonly N
     message,
   }));
 
+const warned = (reason: string, message: string): NodeTally =>
+  tally({ desired: 3, programmed: 3, warned: 1, warnings: [{ name: 'node-0000', reason, message }] });
+
 export function tally(given: Partial<NodeTally>): NodeTally {
   const { failedNodes = [], warnings = [] } = given;
   return {
@@ -152,8 +155,13 @@ export const SITUATIONS: readonly (readonly [name: string, facts: PolicyFacts, e
   ],
   [
     'contended',
-    facts({ nodes: tally({ desired: 3, programmed: 3, warned: 1, warnings: troubles(1, 'Felix insists') }) }),
+    facts({ nodes: warned('PlaceContended', 'Felix insists') }),
     { ...FINE, Degraded: ['True', 'Contended', /node-0000: Felix insists/] },
+  ],
+  [
+    'overruled',
+    facts({ nodes: warned('ForeignRuleWins', 'ip-masq-agent is asked first') }),
+    { ...FINE, Degraded: ['True', 'Overruled', /node-0000: ip-masq-agent is asked first/] },
   ],
   [
     'pointing at what is not there',

@@ -52,7 +52,7 @@ export interface MasqNodeStatus {
        */
       jumpPosition?: number;
       /**
-       * Rules of others before our jump that may translate pod traffic; a few, not all.
+       * Rules of others that are asked before ours and may decide about pod traffic, wherever they stand; a few, not all.
        */
       foreignRules?: string[];
     };
@@ -70,7 +70,7 @@ export interface MasqNodeStatus {
        */
       jumpPosition?: number;
       /**
-       * Rules of others before our jump that may translate pod traffic; a few, not all.
+       * Rules of others that are asked before ours and may decide about pod traffic, wherever they stand; a few, not all.
        */
       foreignRules?: string[];
     };
@@ -82,7 +82,7 @@ export interface MasqNodeStatus {
    */
   driftRepairs?: number;
   /**
-   * Ready, Contended and BackendMismatch.
+   * Ready, Contended, Overruled and BackendMismatch.
    */
   conditions?: {
     type: string;

@@ -6,13 +6,13 @@ import { type Clock, systemClock } from '../clock.ts';
 import type { Exec } from '../exec.ts';
 import { type ForeignFacts, matchCondition, membershipKey, NO_FACTS } from './match.ts';
 import {
-  addressOf,
   type Condition,
   type NatRules,
   type Range,
   rangeOf,
   type SetRef,
   type Side,
+  trafficOf,
 } from './model.ts';
 import { hasProtocol } from './protocols.ts';
 import { type RunContext, runContext, tryTool } from '../run.ts';
@@ -51,12 +51,13 @@ export async function readForeignFacts(
 
 /** What rules ask that could still match the packet by what is known without the kernel. */
 function askedConditions(rules: NatRules, packet: Packet): readonly Condition[] {
+  const traffic = trafficOf(packet);
   // A mark may be changed on the way, so none is taken for granted here.
   const anyMark = { value: 0, unknown: 0xffffffff };
   return rules.hooks
     .flatMap(hook => [...hook.chains.values()].flat())
     .filter(({ conditions }) =>
-      conditions.every(condition => matchCondition(condition, packet, anyMark, NO_FACTS).answer !== 'no'),
+      conditions.every(condition => matchCondition(condition, traffic, anyMark, NO_FACTS).answer !== 'no'),
     )
     .flatMap(({ conditions }) => conditions);
 }
@@ -106,14 +107,14 @@ function elementOf(
   const parts = dimensions.map((dimension, i) => {
     const side = sides[i];
     if (side === undefined) return undefined;
-    if (dimension === 'ip' || dimension === 'net') return formatAddress(addressOf(packet, side));
+    if (dimension === 'ip' || dimension === 'net') return formatAddress(packet[side]);
     return dimension === 'port' && side === 'destination' ? portElement(packet) : undefined;
   });
   return parts.every(part => part !== undefined) ? parts.join() : undefined;
 }
 
 function portElement(packet: Packet): string | undefined {
-  const known = [6, 17, 132].find(number => hasProtocol(packet, [number]) === true);
+  const known = [6, 17, 132].find(number => hasProtocol(trafficOf(packet), [number]) === true);
   return known === undefined || packet.destinationPort === undefined
     ? undefined
     : `${known}:${packet.destinationPort}`;
@@ -125,7 +126,7 @@ async function isInNftSet(
   sides: readonly Side[],
   packet: Packet,
 ): Promise<boolean | undefined> {
-  const element = sides.map(side => formatAddress(addressOf(packet, side))).join(' . ');
+  const element = sides.map(side => formatAddress(packet[side])).join(' . ');
   const args = ['get', 'element', set.family, set.table, set.name, '{', element, '}'];
   const outcome = await tryTool(context, 'nft', args);
   if (outcome.ok) return true;

@@ -1,9 +1,8 @@
-// Whether rules of other programs win over ours for a packet, and what comes after us when we do nothing. The rules
-// come from readNatRules, what only the kernel knows about the packet from readForeignFacts; judging is pure.
-import type { Packet } from '../../planner/packet.ts';
+// Whether rules of other programs win over ours, and what comes after us when we do nothing. The rules
+// come from readNatRules, what only the kernel knows about a packet from readForeignFacts; judging is pure.
 import { TOP_CHAIN } from '../../render/names.ts';
 import type { ForeignFacts } from './match.ts';
-import type { BaseChain, NatRules } from './model.ts';
+import type { BaseChain, NatRules, Traffic } from './model.ts';
 import { inOrder, orderOf, UNKNOWN_ORDER } from './order.ts';
 import { type Journey, type Verdict, type Walk, walkBase, type Way } from './walk.ts';
 
@@ -28,9 +27,12 @@ export interface Judgement {
 /** The priority of srcnat, at which both backends of iptables have their POSTROUTING. */
 const SRCNAT = 100;
 
-/** Judges the first packet of a connection. Facts that are missing make verdicts uncertain, never wrong. */
-export function judgeForeign(rules: NatRules, packet: Packet, facts: ForeignFacts): Judgement {
-  const journey: Journey = { packet, facts, mark: { value: packet.mark ?? 0, unknown: 0 } };
+/**
+ * Judges the first packets of connections. Facts that are missing make verdicts uncertain, never wrong; so does what
+ * holds for some of the packets only.
+ */
+export function judgeForeign(rules: NatRules, traffic: Traffic, facts: ForeignFacts): Judgement {
+  const journey: Journey = { traffic, facts, mark: { value: traffic.mark ?? 0, unknown: 0 } };
   const before: Verdict[] = [];
   const after: Verdict[] = [];
   const ours = findOurs(rules);

@@ -1,7 +1,16 @@
-// Whether a rule's condition holds for a packet: yes, no, or unknown with the reason. Pure: what only the kernel knows
+// Whether a rule's condition holds for traffic, one packet or many: yes, no, or unknown with the reason. Pure: what only the kernel knows
 // (who is in a set, which addresses are this host's) comes as facts.
-import { matchesInterface, type Packet } from '../../planner/packet.ts';
-import { addressOf, type Condition, inRanges, type Range, type SetRef, type Side } from './model.ts';
+import { matchesInterface } from '../../planner/packet.ts';
+import {
+  allIn,
+  type Condition,
+  inRanges,
+  onlyValue,
+  type Range,
+  type SetRef,
+  type Side,
+  type Traffic,
+} from './model.ts';
 import { hasProtocol } from './protocols.ts';
 
 /** What the kernel was asked about one packet (foreign-facts.ts). Absent is not known. */
@@ -34,13 +43,13 @@ export const membershipKey = (set: SetRef, sides: readonly Side[]): string =>
 /** Whether all conditions hold; of those that are unknown the reasons. One that does not hold decides. */
 export function matchAll(
   conditions: readonly Condition[],
-  packet: Packet,
+  traffic: Traffic,
   mark: Mark,
   facts: ForeignFacts,
 ): { readonly answer: Answer['answer']; readonly doubts: readonly string[] } {
   const doubts: string[] = [];
   for (const condition of conditions) {
-    const { answer, why } = matchCondition(condition, packet, mark, facts);
+    const { answer, why } = matchCondition(condition, traffic, mark, facts);
     if (answer === 'no') return { answer, doubts: [] };
     if (answer === 'unknown') doubts.push(`${why ?? 'not understood'}: ${condition.text}`);
   }
@@ -49,28 +58,28 @@ export function matchAll(
 
 export function matchCondition(
   condition: Condition,
-  packet: Packet,
+  traffic: Traffic,
   mark: Mark,
   facts: ForeignFacts,
 ): Answer {
-  const found = holds(condition, packet, mark, facts);
+  const found = holds(condition, traffic, mark, facts);
   if (typeof found !== 'boolean') return { answer: 'unknown', why: found };
   return { answer: found === condition.negated ? 'no' : 'yes' };
 }
 
 /** Whether it holds, the negation left aside; a text is the reason why that is not known. */
-function holds(condition: Condition, packet: Packet, mark: Mark, facts: ForeignFacts): boolean | string {
+function holds(condition: Condition, traffic: Traffic, mark: Mark, facts: ForeignFacts): boolean | string {
   switch (condition.kind) {
     case 'family':
-      return condition.family === packet.source.family;
+      return condition.family === traffic.family;
     case 'addresses':
-      return inRanges(condition.ranges, addressOf(packet, condition.side).value);
+      return allIn(traffic[condition.side], condition.ranges) ?? dependsOn(condition.side);
     case 'masked':
-      return (addressOf(packet, condition.side).value & condition.mask) === condition.value;
+      return maskedHolds(condition, traffic);
     case 'protocol':
-      return hasProtocol(packet, condition.numbers) ?? 'the protocol is not known';
+      return hasProtocol(traffic, condition.numbers) ?? 'the protocol is not known';
     case 'outInterface':
-      return outInterfaceHolds(condition.patterns, packet.outInterface);
+      return outInterfaceHolds(condition.patterns, traffic.outInterface);
     case 'mark':
       return markHolds(condition, mark);
     case 'set':
@@ -81,14 +90,24 @@ function holds(condition: Condition, packet: Packet, mark: Mark, facts: ForeignF
     case 'local':
       return facts.local === undefined
         ? "this host's addresses are not known"
-        : inRanges(facts.local, addressOf(packet, condition.side).value);
+        : (allIn(traffic[condition.side], facts.local) ?? dependsOn(condition.side));
     case 'destinationPort':
-      return portHolds(condition.ranges, packet);
+      return portHolds(condition.ranges, traffic);
     case 'state':
       return stateHolds(condition.states);
     default:
       return 'not understood';
   }
+}
+
+const dependsOn = (side: Side): string => `it depends on the ${side}`;
+
+function maskedHolds(
+  { side, value, mask }: { readonly side: Side; readonly value: bigint; readonly mask: bigint },
+  traffic: Traffic,
+): boolean | string {
+  const address = onlyValue(traffic[side]);
+  return address === undefined ? dependsOn(side) : (address & mask) === value;
 }
 
 function outInterfaceHolds(patterns: readonly string[], name: string | undefined): boolean | string {
@@ -105,11 +124,11 @@ function markHolds(asked: { readonly value: number; readonly mask: number }, mar
   return known === asked.mask ? true : 'the mark is not known';
 }
 
-function portHolds(ranges: readonly Range[], packet: Packet): boolean | string {
+function portHolds(ranges: readonly Range[], traffic: Traffic): boolean | string {
   if (inAll(ranges)) return true;
-  return packet.destinationPort === undefined
+  return traffic.destinationPort === undefined
     ? 'the port is not known'
-    : inRanges(ranges, BigInt(packet.destinationPort));
+    : inRanges(ranges, BigInt(traffic.destinationPort));
 }
 
 const inAll = (ranges: readonly Range[]): boolean =>

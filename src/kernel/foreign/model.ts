@@ -1,8 +1,9 @@
 // The nat rules of this kernel as data, whoever wrote them and in whichever of the kernel's three languages: what
 // foreign-iptables.ts and foreign-nft.ts read, and foreign.ts judges. What is not understood is kept as `unknown`
 // with its text, never guessed.
-import { type Address, type Family, parseAddress } from '../../cidr/address.ts';
+import { bitsOf, type Family, parseAddress } from '../../cidr/address.ts';
 import { parseCidr, sizeOf } from '../../cidr/cidr.ts';
+import type { Packet } from '../../planner/packet.ts';
 
 export type Side = 'source' | 'destination';
 
@@ -131,7 +132,32 @@ export const portRange = (first: number, last: number): Range => [BigInt(first),
 export const inRanges = (ranges: readonly Range[], value: bigint): boolean =>
   ranges.some(([first, last]) => value >= first && value <= last);
 
-export const addressOf = (
-  packet: { readonly source: Address; readonly destination: Address },
-  side: Side,
-): Address => (side === 'source' ? packet.source : packet.destination);
+/** What is judged in one go: one packet, or all packets whose addresses are in these ranges. */
+export interface Traffic extends Pick<Packet, 'protocol' | 'destinationPort' | 'outInterface' | 'mark'> {
+  readonly family: Family;
+  /** At least one range each. */
+  readonly source: readonly Range[];
+  readonly destination: readonly Range[];
+}
+
+export const trafficOf = ({ source, destination, ...rest }: Packet): Traffic => ({
+  ...rest,
+  family: source.family,
+  source: [[source.value, source.value]],
+  destination: [[destination.value, destination.value]],
+});
+
+export const everyAddress = (family: Family): readonly Range[] => [[0n, (1n << BigInt(bitsOf(family))) - 1n]];
+
+/** Whether all of the ranges' addresses are in the others: undefined when some are and some are not. */
+export function allIn(ranges: readonly Range[], others: readonly Range[]): boolean | undefined {
+  if (ranges.every(([first, last]) => others.some(([from, to]) => from <= first && last <= to))) return true;
+  return ranges.some(([first, last]) => others.some(([from, to]) => from <= last && first <= to))
+    ? undefined
+    : false;
+}
+
+/** The one value of the ranges; undefined when there are several. */
+export function onlyValue([range, ...others]: readonly Range[]): bigint | undefined {
+  return range !== undefined && others.length === 0 && range[0] === range[1] ? range[0] : undefined;
+}

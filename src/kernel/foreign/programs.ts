@@ -43,3 +43,32 @@ export function programOf(chains: readonly string[], text: string): string | und
   }
   return TEXTS.find(([pattern]) => pattern.test(text))?.[1];
 }
+
+/** The same of a printed rule of POSTROUTING, by the chain that it leads to. */
+export function programOfRule(text: string): string | undefined {
+  const target = / -[jg] (\S+)/.exec(text)?.[1];
+  return programOf(target === undefined ? [] : [target], text);
+}
+
+/** What makes a program leave pods alone. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  [
+    "Calico's Felix",
+    'set chainInsertMode: Append in the FelixConfiguration, or natOutgoing: false on the IPPools that policies are about',
+  ],
+  ['ip-masq-agent', 'delete its DaemonSet, and its chain and the jump to it on every node'],
+  ['kube-router', 'run kube-router with --enable-pod-egress=false'],
+  ['flannel', 'run flanneld without --ip-masq'],
+  ['Docker', 'set "ip-masq": false for the network of Docker that holds pod addresses'],
+  ['Tailscale', 'run tailscale set --snat-subnet-routes=false'],
+  ['firewalld', 'take masquerade off the zone: firewall-cmd --permanent --zone=ZONE --remove-masquerade'],
+  ['a CNI plugin with ipMasq (bridge or ptp)', 'set "ipMasq": false in the configuration of the CNI plugin'],
+  ['Cilium', 'set enableIPv4Masquerade and enableIPv6Masquerade of Cilium to false'],
+  ['Antrea', "set noSNAT: true in the Antrea agent's configuration"],
+  ['the Amazon VPC CNI', 'set AWS_VPC_K8S_CNI_EXTERNALSNAT=true for aws-node'],
+]);
+
+/** A phrase: what to do so that rules of this program do not decide before ours. */
+export const remedyFor = (program: string | undefined): string =>
+  (program === undefined ? undefined : REMEDIES.get(program)) ??
+  `remove or narrow ${program === undefined ? 'the rule' : `the rule of ${program}`}, or have it match no address of a pod`;

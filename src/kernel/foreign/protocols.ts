@@ -1,6 +1,7 @@
 // IP protocols by the names that iptables and nft print for them. Both take names from /etc/protocols where they know
 // none themselves, so this list holds the ones that rules of nat ask for; another name is not understood.
-import { type PacketProtocol, type Packet, protocolOf } from '../../planner/packet.ts';
+import { type PacketProtocol, protocolOf } from '../../planner/packet.ts';
+import type { Traffic } from './model.ts';
 
 const NUMBERS: ReadonlyMap<string, number> = new Map([
   ['icmp', 1],
@@ -30,13 +31,16 @@ export function protocolNumbers(text: string | number): readonly number[] | unde
 }
 
 /** undefined: not known. */
-export function hasProtocol(packet: Packet, numbers: readonly number[]): boolean | undefined {
-  if (typeof packet.protocol === 'number') return numbers.includes(packet.protocol);
-  const named = numberOf(protocolOf(packet), packet.source.family);
+export function hasProtocol(
+  { protocol, family }: Pick<Traffic, 'protocol' | 'family'>,
+  numbers: readonly number[],
+): boolean | undefined {
+  if (typeof protocol === 'number') return numbers.includes(protocol);
+  const named = numberOf(protocolOf(protocol, family), family);
   if (named !== undefined) return numbers.includes(named);
-  if (packet.protocol === undefined) return undefined;
+  if (protocol === undefined) return undefined;
   // `other` is none of the named ones, and nobody knows which.
-  const usual = [6, 17, 132, packet.source.family === 4 ? 1 : 58];
+  const usual = [6, 17, 132, family === 4 ? 1 : 58];
   return numbers.every(number => usual.includes(number)) ? false : undefined;
 }
 

@@ -1,10 +1,16 @@
-// One packet's way through one base chain, rule by rule as the kernel takes it. What is not known makes doubts: the
-// rule and what follows from it are then only possible, and the way goes on both with it and without.
+// The way of a packet, or of many at once, through one base chain, rule by rule as the kernel takes it. What is not known,
+// and what holds for some of the packets only, makes doubts: the rule and what follows from it are then only possible, and the way goes on both with it and without.
 import { type Address, bitsOf, formatAddress, sameAddress } from '../../cidr/address.ts';
-import type { Packet } from '../../planner/packet.ts';
 import { isOwnChain } from '../../render/names.ts';
 import { type ForeignFacts, type Mark, matchAll } from './match.ts';
-import type { BaseChain, ForeignRule, MarkChange, Outcome } from './model.ts';
+import {
+  type BaseChain,
+  type ForeignRule,
+  type MarkChange,
+  onlyValue,
+  type Outcome,
+  type Traffic,
+} from './model.ts';
 import { programOf } from './programs.ts';
 
 export type Effect =
@@ -39,7 +45,7 @@ export interface Verdict {
 
 /** What is carried along on the way through all base chains. */
 export interface Journey {
-  readonly packet: Packet;
+  readonly traffic: Traffic;
   readonly facts: ForeignFacts;
   mark: Mark;
 }
@@ -100,7 +106,7 @@ function walkRules(going: Going, rules: readonly ForeignRule[], from: number, fr
   let mayHaveLeft = false;
   for (const [index, rule] of rules.entries()) {
     if (index < from) continue;
-    const match = matchAll(rule.conditions, journey.packet, journey.mark, journey.facts);
+    const match = matchAll(rule.conditions, journey.traffic, journey.mark, journey.facts);
     if (match.answer === 'no') continue;
     const doubts = [...new Set([...going.laterDoubts, ...local, ...match.doubts])];
     if (rule.mark !== undefined) changeMark(journey, rule.mark, doubts.length === 0);
@@ -142,7 +148,7 @@ function follow(
       going.verdicts.push(verdictOf(doubted(reached, `not understood: ${outcome.what}`), 'unknown'));
       return 'on';
     default:
-      going.verdicts.push(verdictOf(reached, ...translationOf(outcome, going.journey.packet.source)));
+      going.verdicts.push(verdictOf(reached, ...translationOf(outcome, going.journey.traffic)));
       return 'settled';
   }
 }
@@ -193,14 +199,16 @@ function changeMark(journey: Journey, change: MarkChange, certain: boolean): voi
 }
 
 /** NETMAP puts the network's bits in front of the source; the same source again binds it. */
-function translationOf(outcome: Outcome, source: Address): [effect: Effect, address?: string] {
+function translationOf(outcome: Outcome, { family, source }: Traffic): [effect: Effect, address?: string] {
   if (outcome.kind === 'masquerade') return ['masquerades'];
   if (outcome.kind === 'snat') return outcome.to === undefined ? ['SNATs'] : ['SNATs', outcome.to];
   if (outcome.kind !== 'netmap') return ['drops'];
-  const hostBits = BigInt(bitsOf(source.family) - outcome.prefix);
-  const host = source.value & ((1n << hostBits) - 1n);
-  const mapped: Address = { family: source.family, value: outcome.network | host };
-  return sameAddress(mapped, source) ? ['keeps', formatAddress(mapped)] : ['SNATs', formatAddress(mapped)];
+  const value = onlyValue(source);
+  if (value === undefined) return ['SNATs'];
+  const hostBits = BigInt(bitsOf(family) - outcome.prefix);
+  const mapped: Address = { family, value: outcome.network | (value & ((1n << hostBits) - 1n)) };
+  const effect = sameAddress(mapped, { family, value }) ? 'keeps' : 'SNATs';
+  return [effect, formatAddress(mapped)];
 }
 
 function verdictOf(reached: Reached, effect: Effect, address?: string, base = ''): Verdict {
