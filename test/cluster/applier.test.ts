@@ -170,6 +170,30 @@ describe('an applier', () => {
     await says('Ready', 'True', 'Programmed');
   });
 
+  it('tells of a rule of another program that is asked first, though not above its jump', async () => {
+    const nft = async (stdin: string): Promise<void> => {
+      const result = await node.world.exec.run({ tool: 'nft', args: ['-f', '-'], stdin, timeoutMs: 5000 });
+      expect(result).toMatchObject({ code: 0, stderr: '' });
+    };
+    const restart = async (): Promise<void> => {
+      await node.applier().end('SIGTERM');
+      await node.startApplier();
+    };
+    await says('Overruled', 'False', 'NoForeignRule');
+    await nft('table ip site {\n chain c {\n type nat hook postrouting priority 90\n masquerade\n }\n}\n');
+    expect(await node.seen({ source: POD, destination: FAR })).toBe(node.address[4]);
+    await restart();
+    const { conditions } = await says('Overruled', 'True', 'ForeignRuleWins');
+    expect(conditions?.find(({ type }) => type === 'Overruled')?.message).toContain(
+      'ipv4: masquerade (nft ip site c rule 1; wins)',
+    );
+    expect(conditions?.find(({ type }) => type === 'Ready')?.status).toBe('True');
+    await nft('delete table ip site\n');
+    await restart();
+    await says('Overruled', 'False', 'NoForeignRule');
+    expect(await node.seen({ source: POD, destination: FAR })).toBe(POD);
+  });
+
   it('leaves the rules when its MasqNode goes, and when it is told to end', async () => {
     await lab.cluster.remove('MasqNode', 'worker-1');
     await pointAt('plan-one');
