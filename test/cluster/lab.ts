@@ -22,6 +22,8 @@ export interface Lab {
   startOperator(options?: {
     readonly args?: readonly string[];
     readonly waits?: boolean;
+    /** The program, if it is another one than this tree's. */
+    readonly program?: BuiltCommand;
   }): Promise<LabOperator>;
   close(): Promise<void>;
 }
@@ -45,7 +47,8 @@ export interface LabNode {
   readonly account: string;
   readonly stateFile: string;
   applier(): Program;
-  startApplier(args?: readonly string[]): Promise<Program>;
+  /** Of this tree's program, unless another is given. */
+  startApplier(args?: readonly string[], other?: BuiltCommand): Promise<Program>;
   /** The source address that the receiver saw of a new UDP flow from a pod, or of the probe. */
   seen(probe: Partial<Probe> & Pick<Probe, 'source' | 'destination'>): Promise<string>;
   /** Waits until `seen` gives that. */
@@ -106,7 +109,7 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
         closers.push(() => node.close());
         return node;
       },
-      async startOperator({ args = [], waits = false } = {}) {
+      async startOperator({ args = [], waits = false, program: other = command } = {}) {
         const folder = await folderOf();
         const account = join(folder, 'account');
         const token = await cluster.token('natoutgoing-operator');
@@ -114,7 +117,7 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
         const relay = await openRelay({ port: 0 }, port);
         closers.push(() => relay.close());
         const url = `https://127.0.0.1:${relay.port}`;
-        const argv = [process.execPath, command.path, 'operator', '--api-server', url];
+        const argv = [process.execPath, other.path, 'operator', '--api-server', url];
         const more = ['--service-account', account, '--health-address', '', ...args];
         const program = startProgram('operator', [...argv, ...more], { HOME: folder });
         closers.push(() => program.end('SIGKILL'));
@@ -206,16 +209,8 @@ async function openNode(
         if (program === undefined) throw new Error(`node ${name} has no applier`);
         return program;
       },
-      async startApplier(args = []) {
-        const argv = [
-          process.execPath,
-          command.path,
-          'applier',
-          '--node',
-          name,
-          '--backend',
-          backend,
-        ] as const;
+      async startApplier(args = [], other = command) {
+        const argv = [process.execPath, other.path, 'applier', '--node', name, '--backend', backend] as const;
         const more = [
           '--api-server',
           cluster.server.url,
