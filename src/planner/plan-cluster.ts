@@ -88,6 +88,7 @@ function objectProblems(
     before.pools === snapshot.pools &&
     before.networkSets === snapshot.networkSets &&
     before.policies === snapshot.policies &&
+    before.felixConfigs === snapshot.felixConfigs &&
     before.nodes === snapshot.nodes
   ) {
     return earlier?.problems ?? [];

@@ -1,10 +1,10 @@
 // Problems that show only when objects are seen together: names that nothing has, pools that get in each other's way.
 import type { Destination, IpPool, MasqPolicy, Snapshot } from '../api/model.ts';
-import { formatAddress } from '../cidr/address.ts';
+import { FAMILIES, formatAddress } from '../cidr/address.ts';
 import { hasAddress, isEmpty, isSubset } from '../cidr/address-set.ts';
 import { containsAddress, formatCidr, sameCidr } from '../cidr/cidr.ts';
 import type { Problem } from './problem.ts';
-import { type Resolver, sourceItems } from './resolve.ts';
+import { NAT_OUTGOING_POOLS, type Resolver, sourceItems } from './resolve.ts';
 
 const EVERY_POOL: readonly Destination[] = [{ ipPools: { natOutgoing: 'Any' } }];
 
@@ -56,15 +56,20 @@ function poolsOverNodes(snapshot: Snapshot, resolver: Resolver): readonly Proble
   return [...problems.values()];
 }
 
-/** The names that references may use. */
+/** The names that references may use, and who forwards packets past iptables. */
 export interface KnownNames {
   readonly pools: ReadonlySet<string>;
   readonly networkSets: ReadonlySet<string>;
+  /** The FelixConfiguration that turns eBPF on for any node; undefined: none does. */
+  readonly bpf: string | undefined;
 }
 
-export const knownNames = (cluster: Pick<Snapshot, 'pools' | 'networkSets'>): KnownNames => ({
+export const knownNames = (
+  cluster: Pick<Snapshot, 'pools' | 'networkSets' | 'felixConfigs'>,
+): KnownNames => ({
   pools: new Set(cluster.pools.map(pool => pool.name)),
   networkSets: new Set(cluster.networkSets.map(set => set.name)),
+  bpf: cluster.felixConfigs.find(({ bpfEnabled }) => bpfEnabled === true)?.name,
 });
 
 /** Problems of one policy's references: names without an object, a source that is empty or not of pods. */
@@ -98,8 +103,18 @@ export function referenceProblems(
     }),
   );
   const resolved = resolver.resolve(sourceItems(source)).addresses;
+  const natted = resolver.resolve(NAT_OUTGOING_POOLS).addresses;
   if (isEmpty(resolved[4]) && isEmpty(resolved[6])) {
     report('warning', 'spec.source', 'NoAddresses', 'stands for no address now, so the policy has no effect');
+  }
+  // Felix's eBPF programs forward by themselves, past all rules, but for new connections that leave natOutgoing pools.
+  if (known.bpf !== undefined && !FAMILIES.every(family => isSubset(resolved[family], natted[family]))) {
+    report(
+      'warning',
+      'spec.source',
+      'BypassedByEbpf',
+      `FelixConfiguration ${known.bpf} has bpfEnabled, and then packets reach iptables only from pools with natOutgoing: true; what pods of other pools send is asked by no rule`,
+    );
   }
   source.ipBlocks?.forEach((block, i) => {
     const family = block.cidr.family;

@@ -8,7 +8,7 @@ import type { Backend } from '../../src/kernel/backend.ts';
 import { type BuiltCommand, buildForTest } from '../kernel/command.ts';
 import { addressOf } from '../kernel/scene.ts';
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts';
-import { follow, type Program, startProgram, writeAccount } from './program.ts';
+import { follow, NODE_OPTIONS, type Program, startProgram, writeAccount } from './program.ts';
 import { openRelay, type Relay } from './relay.ts';
 import { openTemporaryFolder } from './temporary-folder.ts';
 import { waitFor } from './wait.ts';
@@ -119,7 +119,10 @@ export async function openLab(options: ClusterOptions, signal: AbortSignal): Pro
         const url = `https://127.0.0.1:${relay.port}`;
         const argv = [process.execPath, other.path, 'operator', '--api-server', url];
         const more = ['--service-account', account, '--health-address', '', ...args];
-        const program = startProgram('operator', [...argv, ...more], { HOME: folder });
+        const program = startProgram('operator', [...argv, ...more], {
+          HOME: folder,
+          NODE_OPTIONS: NODE_OPTIONS.operator,
+        });
         closers.push(() => program.end('SIGKILL'));
         operators.push(program);
         if (!waits) await program.logged('leads now', 60_000);
@@ -219,7 +222,10 @@ async function openNode(
           '--state-file',
           stateFile,
         ];
-        program = follow(world.spawnInNode([...argv, ...more, ...args]), `applier of ${name}`);
+        program = follow(
+          world.spawnInNode([...argv, ...more, ...args], { NODE_OPTIONS: NODE_OPTIONS.applier }),
+          `applier of ${name}`,
+        );
         return program;
       },
       async seen(probe) {

@@ -5,6 +5,12 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { waitFor } from './wait.ts';
 
+/** As the chart gives them; chart-values.test.ts holds the two together. */
+export const NODE_OPTIONS = {
+  operator: '--max-semi-space-size=2',
+  applier: '--max-semi-space-size=1',
+} as const;
+
 export interface Program {
   readonly pid: number;
   /** The log's lines so far, as objects. */
