@@ -82,6 +82,28 @@ describe.each(CASES)('ours in iptables-$backend, IPv$family', ({ backend, family
     expect(await seen(world, n)).toBe(n.pod);
   });
 
+  it('Felix in eBPF mode above us may win: its own programs set the mark that it asks for', async () => {
+    await sh(
+      world,
+      `${nat} -N cali-POSTROUTING
+      ${nat} -A cali-POSTROUTING -m mark --mark 0xc3800000/0xf3800000 -j MASQUERADE
+      ${nat} -I POSTROUTING -j cali-POSTROUTING`,
+    );
+    expect(await rivals()).toMatchObject([
+      {
+        certainty: 'may win',
+        program: "Calico's Felix",
+        doubts: [expect.stringContaining('the mark is not known')],
+      },
+    ]);
+    expect(await seen(world, n)).toBe(n.snat);
+    await sh(
+      world,
+      `${n.iptables}-${backend} -t mangle -A PREROUTING -s ${n.pod} -j MARK --set-mark 0xc3800000`,
+    );
+    expect(await seen(world, n)).toBe(n.node);
+  });
+
   it('what acts on its own marks, sources or later than we do is none', async () => {
     for (const tool of [nat, other]) {
       await sh(

@@ -32,7 +32,8 @@ const SRCNAT = 100;
  * holds for some of the packets only.
  */
 export function judgeForeign(rules: NatRules, traffic: Traffic, facts: ForeignFacts): Judgement {
-  const journey: Journey = { traffic, facts, mark: { value: traffic.mark ?? 0, unknown: 0 } };
+  const mark = { value: traffic.mark ?? 0, unknown: traffic.anyMark === true ? 0xffffffff : 0 };
+  const journey: Journey = { traffic, facts, mark };
   const before: Verdict[] = [];
   const after: Verdict[] = [];
   const ours = findOurs(rules);

@@ -138,6 +138,8 @@ export interface Traffic extends Pick<Packet, 'protocol' | 'destinationPort' | '
   /** At least one range each. */
   readonly source: readonly Range[];
   readonly destination: readonly Range[];
+  /** Packets may have any mark. */
+  readonly anyMark?: true;
 }
 
 export const trafficOf = ({ source, destination, ...rest }: Packet): Traffic => ({

@@ -1,11 +1,13 @@
 // Whose rule it is, by the names that programs give to their chains, tables and comments. For people only: nothing is
 // decided by it.
 
+export const FELIX = "Calico's Felix";
+
 /** Against the names of chains, the innermost first, and then of the table. The first that fits counts. */
 const NAMES: readonly (readonly [RegExp, string])[] = [
   [/^KUBE-(ROUTER|NWPLCY|POD-FW)/, 'kube-router'],
   [/^KUBE-|^kube-proxy$/, 'kube-proxy'],
-  [/^(nat-)?cali-|^calico$/, "Calico's Felix"],
+  [/^(nat-)?cali-|^calico$/, FELIX],
   [/^IP-MASQ(-AGENT)?$/, 'ip-masq-agent'],
   [/^FLANNEL-/, 'flannel'],
   [/^DOCKER/, 'Docker'],
@@ -25,7 +27,7 @@ const NAMES: readonly (readonly [RegExp, string])[] = [
 
 /** Against a rule's text, for those that stand in POSTROUTING without a chain of their own. */
 const TEXTS: readonly (readonly [RegExp, string])[] = [
-  [/--comment "?cali:/, "Calico's Felix"],
+  [/--comment "?cali:/, FELIX],
   [/--comment "?flanneld masq/, 'flannel'],
   [/--comment "kubenet:/, 'kubelet (kubenet)'],
   [/generated for (LXD|Incus) network/, 'LXD or Incus'],
@@ -53,7 +55,7 @@ export function programOfRule(text: string): string | undefined {
 /** What makes a program leave pods alone. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   [
-    "Calico's Felix",
+    FELIX,
     'set chainInsertMode: Append in the FelixConfiguration, or natOutgoing: false on the IPPools that policies are about',
   ],
   ['ip-masq-agent', 'delete its DaemonSet, and its chain and the jump to it on every node'],
