@@ -1,30 +1,20 @@
-// The chart's values: each does something, and what is wrong is refused with its path.
+// The chart's values: each does what it is for. What is refused: chart-refusals.test.ts.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parse } from 'yaml';
 import { createApplierMetrics } from '../../src/applier/metrics.ts';
 import { createOperatorMetrics } from '../../src/operator/metrics.ts';
 import { CHANGES } from './chart-changes.ts';
+import { chartValues, leavesOf, set, type Values } from './chart-paths.ts';
 import { CHART, type Helm, openHelm } from './helm.ts';
 import type { KubeObject } from './objects.ts';
-
-type Values = { readonly [key: string]: unknown };
-
-/** Maps that people fill as they want; everything else is a map of the chart's own. */
-const FREE = /\.(resources|nodeSelector|affinity|podLabels|podAnnotations|labels)$/;
-
-const set = (path: string, value: unknown): readonly string[] => [
-  '--set-json',
-  `${path}=${JSON.stringify(value)}`,
-];
 
 describe('the values of the chart', () => {
   let helm: Helm;
   let values: Values;
   beforeAll(async () => {
     helm = await openHelm(new AbortController().signal);
-    values = parse(await readFile(join(CHART, 'values.yaml'), 'utf8')) as Values;
+    values = await chartValues();
   });
   afterAll(() => helm?.close());
 
@@ -44,43 +34,6 @@ describe('the values of the chart', () => {
         expect(valueAt(before, object, inIt), `without ${path}: ${object} ${inIt}`).not.toEqual(is);
       }
     }
-  });
-
-  it('are refused with their path when a key is misspelt', async () => {
-    for (const path of mapsOf(values)) {
-      const key = path === '' ? 'misspelt' : `${path}.misspelt`;
-      const { code, stderr } = await helm.try('template', CHART, ...set(key, 1));
-      expect({ path, code }).toEqual({ path, code: 1 });
-      expect(stderr).toMatch(/additional properties 'misspelt' not allowed/);
-      expect(stderr).toContain(path.replaceAll('.', '/'));
-    }
-  });
-
-  it('are refused with their path when they are of a wrong kind', async () => {
-    for (const path of Object.keys(CHANGES)) {
-      const { code, stderr } = await helm.try('template', CHART, ...set(path, Math.PI));
-      expect({ path, code }).toEqual({ path, code: 1 });
-      expect(stderr).toContain(`'/${path.replaceAll('.', '/')}'`);
-    }
-  });
-
-  it.each([
-    ['operator.kubeMark', '16384 or so'],
-    ['operator.apiServer', 'http://192.0.2.1'],
-    ['operator.tunnelInterfaces', ['a name too long for it']],
-    ['operator.logLevel', 'verbose'],
-    ['operator.port', 70_000],
-    ['applier.stateFolder', 'relative/path'],
-    ['applier.stateFolder', '/with\nnewline'],
-    ['applier.maxUnavailable', '0%'],
-    ['applier.listenOn', '0.0.0.0'],
-    ['removal.timeLimitSeconds', 1],
-    ['image.digest', 'sha256:abc'],
-    ['monitoring.podMonitor.interval', '30 s'],
-  ])('refuse %s %j', async (path, value) => {
-    const { code, stderr } = await helm.try('template', CHART, ...set(path, value));
-    expect(code).toBe(1);
-    expect(stderr).toContain(`'/${path.replaceAll('.', '/')}`);
   });
 
   it('say what does not go together', async () => {
@@ -152,28 +105,9 @@ describe('alerts and dashboard', () => {
   });
 });
 
-function leavesOf(value: unknown, path = ''): readonly string[] {
-  if (!isMap(value) || FREE.test(path)) return [path];
-  return Object.entries(value).flatMap(([key, inner]) =>
-    leavesOf(inner, path === '' ? key : `${path}.${key}`),
-  );
-}
-
 /** What stands at a path in an object named Kind/name; undefined: it is not there, or the object is not. */
 function valueAt(objects: readonly KubeObject[], object: string, path: string): unknown {
   const found: unknown = objects.find(({ kind, metadata }) => `${kind}/${metadata.name}` === object);
   const keys = path === '' ? [] : path.split('.');
   return keys.reduce((value, key) => (value as Values | undefined)?.[key], found);
 }
-
-/** The chart's own maps, the outermost among them. */
-function mapsOf(value: unknown, path = ''): readonly string[] {
-  if (!isMap(value) || FREE.test(path)) return [];
-  const inner = Object.entries(value).flatMap(([key, it]) =>
-    mapsOf(it, path === '' ? key : `${path}.${key}`),
-  );
-  return [path, ...inner];
-}
-
-const isMap = (value: unknown): value is Values =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
