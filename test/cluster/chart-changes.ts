@@ -108,7 +108,10 @@ export const CHANGES: Readonly<Record<string, Change>> = {
   },
   'operator.apiServer': {
     to: SERVER,
-    at: besideAppliers('containers.0.args', having(`--api-server=${SERVER}`)),
+    at: [
+      ...besideAppliers('containers.0.args', having(`--api-server=${SERVER}`)),
+      [NETWORK, 'spec.egress', [{ ports: [443, 6443, 8443, 16_443, 7443].map(port => ({ port })) }]],
+    ],
   },
   'operator.port': {
     to: 19_807,

@@ -36,6 +36,24 @@ describe('the values of the chart', () => {
     }
   });
 
+  it.each([
+    ['https://192.0.2.1', [443], false],
+    ['https://192.0.2.1:444/', [443, 444], false],
+    ['https://[fd00::1]', [443], false],
+    ['https://[fd00::1]:6444', [443, 6444], false],
+    ['https://api.example', [443], true],
+    ['https://api.example:6444/', [443, 6444], true],
+  ])('let the operator through to %s', async (url, ports, byName) => {
+    const [first, ...dns] = valueAt(
+      await helm.template(...set('operator.apiServer', url), ...set('networkPolicy.apiServerPorts', [443])),
+      'NetworkPolicy/natoutgoing-operator',
+      'spec.egress',
+    ) as readonly unknown[];
+    expect(first).toEqual({ ports: ports.map(port => ({ port })) });
+    const ask = ['UDP', 'TCP'].map(protocol => ({ port: 53, protocol }));
+    expect(dns).toEqual(byName ? [{ ports: ask }] : []);
+  });
+
   it('say what does not go together', async () => {
     const { code, stderr } = await helm.try('template', CHART, ...set('monitoring.podMonitor.enabled', true));
     expect(code).toBe(1);
