@@ -13,10 +13,11 @@ import { removeEverywhere, type RemovalReport } from '../operator/removal.ts';
 import { withApi, withNeed } from './cluster-objects.ts';
 import type { CleanupOptions } from './cleanup.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
+import type { PodOptions } from './options.ts';
 
 type Options = Pick<
   CleanupOptions,
-  'namespace' | 'operatorDeployment' | 'timeLimit' | 'bestEffort' | 'output' | 'kubeconfig' | 'context'
+  'namespace' | 'operatorDeployment' | 'timeLimit' | 'bestEffort' | 'output' | keyof PodOptions
 >;
 
 const RATE = { perSecond: 100, burst: 200 };

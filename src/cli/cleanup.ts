@@ -6,15 +6,15 @@ import { EXIT, type ExitCode, type Io, json } from './io.ts';
 import { cleanupNodes } from './cleanup-nodes.ts';
 import { requireRoot } from './root.ts';
 import {
-  type ClusterOptions,
   type OutputFormat,
+  type PodOptions,
   parseDuration,
-  withCluster,
   withLease,
   withOutput,
+  withPod,
 } from './options.ts';
 
-export interface CleanupOptions extends ClusterOptions {
+export interface CleanupOptions extends PodOptions {
   readonly dryRun: boolean;
   readonly allNodes?: true;
   readonly namespace: string;
@@ -25,7 +25,7 @@ export interface CleanupOptions extends ClusterOptions {
 }
 
 export const cleanupCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withLease(withCluster(withOutput(new Command('cleanup'))))
+  withLease(withPod(withOutput(new Command('cleanup'))))
     .description(
       "remove everything of ours from this host's kernel, or with --all-nodes from a cluster's nodes",
     )

@@ -12,7 +12,7 @@ import { CommandError, type Io } from './io.ts';
 import type { Placed } from './manifest-documents.ts';
 import { assemble } from './manifest-objects.ts';
 import type { Manifests } from './manifests.ts';
-import type { ClusterOptions } from './options.ts';
+import type { ClusterOptions, PodOptions } from './options.ts';
 
 const PAGE_SIZE = 500;
 /** Pages of a list may take longer than the server remembers it; then it is listed anew, so often. */
@@ -20,13 +20,13 @@ const LIST_TRIES = 3;
 
 /** Opens the cluster's API for one piece of work. Rejects with one sentence. */
 export async function withApi<T>(
-  options: ClusterOptions,
+  options: ClusterOptions & Partial<PodOptions>,
   io: Io,
   work: (api: Api) => Promise<T>,
 ): Promise<T> {
   let endpoint: Awaited<ReturnType<typeof endpointOf>>;
   try {
-    endpoint = await endpointOf({ ...options, serviceAccount: SERVICE_ACCOUNT_FOLDER }, io);
+    endpoint = await endpointOf({ serviceAccount: SERVICE_ACCOUNT_FOLDER, ...options }, io);
   } catch (error) {
     throw new CommandError(messageOf(error));
   }

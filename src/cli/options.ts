@@ -130,6 +130,11 @@ export function parseMark(text: string): number {
   return mark;
 }
 
+function parseApiServer(text: string): string {
+  if (URL.canParse(text) && new URL(text).protocol === 'https:') return text;
+  throw new InvalidArgumentError('An address is expected that begins with https://.');
+}
+
 function parseInterfaces(text: string, previous: readonly string[]): readonly string[] {
   const names = text.split(',');
   const wrong = names.find(name => !INTERFACE_NAME.test(name));
@@ -156,7 +161,7 @@ export const withCluster = (command: Command): Command =>
     )
     .addOption(new Option('--context <name>', 'context of the kubeconfig').env('NATOUTGOING_CONTEXT'));
 
-/** For programs that may be pods: their account stands in a folder. */
+/** For what may run in a pod: the account stands in a folder. */
 export interface PodOptions extends ClusterOptions {
   readonly apiServer?: string;
   readonly serviceAccount: string;
@@ -168,7 +173,11 @@ export const withPod = (command: Command): Command =>
       new Option(
         '--api-server <url>',
         "API server that is spoken to with the pod's account, instead of the cluster's Service",
-      ).env('NATOUTGOING_API_SERVER'),
+      )
+        .env('NATOUTGOING_API_SERVER')
+        .argParser(parseApiServer)
+        // A kubeconfig names its own server, and its credentials are for no other.
+        .conflicts(['kubeconfig', 'context']),
     )
     .addOption(
       new Option('--service-account <folder>', "folder with the account's token and ca.crt")

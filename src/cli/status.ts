@@ -5,11 +5,11 @@ import { refusedAnswer } from '../cluster/https.ts';
 import { CALICO_VERSIONS } from '../operator/sources.ts';
 import { calicoPools, demanded, withApi, withNeed } from './cluster-objects.ts';
 import { CommandError, EXIT, type ExitCode, type Io, json } from './io.ts';
-import { type ClusterOptions, type OutputFormat, withCluster, withLease, withOutput } from './options.ts';
+import { type OutputFormat, type PodOptions, withLease, withOutput, withPod } from './options.ts';
 import { type ClusterObjects, clusterStatus, type ClusterStatus } from './status-model.ts';
 import { statusText } from './status-text.ts';
 
-interface Options extends ClusterOptions {
+interface Options extends PodOptions {
   readonly namespace: string;
   readonly allNodes: boolean;
   readonly node?: string;
@@ -17,7 +17,7 @@ interface Options extends ClusterOptions {
 }
 
 export const statusCommand = (io: Io, exit: (code: ExitCode) => void): Command =>
-  withOutput(withLease(withCluster(new Command('status'))))
+  withOutput(withLease(withPod(new Command('status'))))
     .description('say how a cluster does: what is wrong, the operator, policies, plans, nodes')
     .addOption(new Option('--all-nodes', 'list every node, not only those with trouble').default(false))
     .addOption(new Option('--node <name>', 'list this node only').conflicts('allNodes'))

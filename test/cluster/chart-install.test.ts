@@ -14,6 +14,41 @@ const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 const POLICIES = '/apis/natoutgoing.io/v1alpha1/masqpolicies';
 const NAMESPACE = '/api/v1/namespaces/natoutgoing';
 const DEPLOYMENT = '/apis/apps/v1/namespaces/natoutgoing/deployments/natoutgoing-operator';
+const REMOVAL_JOB = '/apis/batch/v1/namespaces/natoutgoing/jobs/natoutgoing-removal';
+const UNINSTALL = ['uninstall', 'natoutgoing', '-n', 'natoutgoing'];
+const POD_TERM = {
+  labelSelector: { matchExpressions: [{ key: 'a', operator: 'In', values: ['b'] }] },
+  namespaceSelector: { matchLabels: { a: 'b' } },
+  namespaces: ['natoutgoing'],
+  topologyKey: 'kubernetes.io/hostname',
+  matchLabelKeys: ['pod-template-hash'],
+};
+/** Values that are Kubernetes' own, as many of their fields as the chart's schema knows. */
+const FREE = [
+  `operator.tolerations=${JSON.stringify([
+    { key: 'a', operator: 'Exists', effect: 'NoExecute', tolerationSeconds: 5 },
+    { key: 'example.com/b', value: '' },
+  ])}`,
+  `operator.affinity=${JSON.stringify({
+    nodeAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: {
+        nodeSelectorTerms: [
+          { matchExpressions: [{ key: 'a', operator: 'Gt', values: ['1'] }] },
+          { matchFields: [{ key: 'metadata.name', operator: 'In', values: ['worker-1'] }] },
+        ],
+      },
+      preferredDuringSchedulingIgnoredDuringExecution: [
+        { weight: 1, preference: { matchExpressions: [{ key: 'a', operator: 'Exists' }] } },
+      ],
+    },
+    podAntiAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: [POD_TERM],
+      preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 100, podAffinityTerm: POD_TERM }],
+    },
+  })}`,
+  `operator.resources.limits=${JSON.stringify({ memory: '1.5Gi', cpu: 0.5, 'example.com/dongle': 1 })}`,
+  'operator.podLabels={"example.com/team":"net"}',
+];
 const EVERYTHING = [
   ...['serviceMonitor', 'podMonitor', 'prometheusRule', 'dashboard'].flatMap(name => [
     '--set',
@@ -25,6 +60,7 @@ const EVERYTHING = [
   'operator.tunnelInterfaces=["tunl0"]',
   '--set-json',
   'networkPolicy.metricsFrom=[{"namespaceSelector":{}}]',
+  ...FREE.flatMap(text => ['--set-json', text]),
 ];
 const LEAST = [
   '--set',
@@ -98,7 +134,7 @@ describe.each([
     expect(notes).toContain("MISSING: this cluster does not serve Calico's IPPools");
     expect(notes).toContain('FORBIDDEN: Pod Security restricted is enforced on this namespace');
     expect(notes).toContain('pod-security.kubernetes.io/enforce=privileged');
-    await helm.run('uninstall', 'natoutgoing', '-n', 'natoutgoing', '--no-hooks');
+    await helm.run(...UNINSTALL, '--no-hooks');
     expect(await ours()).toHaveLength(3);
   });
 
@@ -108,6 +144,7 @@ describe.each([
       body: { metadata: { labels: { 'pod-security.kubernetes.io/enforce': 'privileged' } } },
       contentType: 'application/merge-patch+json',
     });
+    expect(await install('--dry-run=server', ...EVERYTHING)).not.toMatch(/MISSING:|FORBIDDEN:/);
     const notes = await install();
     expect(notes).not.toMatch(/MISSING|FORBIDDEN/);
     expect(notes).toContain('helm test natoutgoing -n natoutgoing');
@@ -151,17 +188,34 @@ describe.each([
   };
 
   it('policies stay when it goes, and go with crds.keep=false', async () => {
-    await helm.run('uninstall', 'natoutgoing', '-n', 'natoutgoing', '--no-hooks');
+    await helm.run(...UNINSTALL, '--no-hooks');
     expect(await isThere(DEPLOYMENT)).toBe(false);
     expect(await isThere(`${POLICIES}/keep`)).toBe(true);
     await install('--set', 'crds.keep=false');
     expect(await isThere(`${POLICIES}/keep`)).toBe(true);
-    await helm.run('uninstall', 'natoutgoing', '-n', 'natoutgoing', '--no-hooks');
+    await helm.run(...UNINSTALL, '--no-hooks');
     await waitFor(async () => ((await ours()).length === 0 ? true : undefined), {
       what: 'the resources to go',
       limitMs: 30_000,
       detail: async () => JSON.stringify((await server.client.request('GET', CRDS)).body),
     });
+  });
+
+  it('a removal that cannot run keeps the release, and --no-hooks takes it off', async () => {
+    await install();
+    // There is nobody who runs Jobs here.
+    const { code, stderr } = await helm.try(...UNINSTALL, '--timeout', '3s');
+    expect(code).toBe(1);
+    expect(stderr).toContain('natoutgoing-removal');
+    expect(await isThere(DEPLOYMENT)).toBe(true);
+    await helm.run(...UNINSTALL, '--no-hooks');
+    expect(await isThere(DEPLOYMENT)).toBe(false);
+    // What docs/install.md has people delete, and nothing else with a name of ours.
+    expect(await isThere(REMOVAL_JOB)).toBe(true);
+    for (const path of ['clusterroles', 'clusterrolebindings'])
+      expect(await isThere(`/apis/rbac.authorization.k8s.io/v1/${path}/natoutgoing-removal`)).toBe(false);
+    expect(await isThere(`${NAMESPACE}/serviceaccounts/natoutgoing-removal`)).toBe(false);
+    await server.client.request('DELETE', REMOVAL_JOB);
   });
 
   it('namespace and resources go though no operator runs, in any order', async () => {
@@ -188,42 +242,6 @@ describe.each([
     } finally {
       await stop();
     }
-  });
-});
-
-describe('where something is missing', () => {
-  it('it is installed without a ValidatingAdmissionPolicy, and the notes say so', async () => {
-    const { signal } = new AbortController();
-    const off = 'admissionregistration.k8s.io/v1/validatingadmissionpolicies=false';
-    const bindingsOff = 'admissionregistration.k8s.io/v1/validatingadmissionpolicybindings=false';
-    const flags = [
-      `--runtime-config=${off},${bindingsOff}`,
-      '--disable-admission-plugins=ValidatingAdmissionPolicy',
-    ];
-    const server = await startApiServer({ flags }, signal);
-    const helm = await openHelm(signal, server.kubeconfig);
-    try {
-      const notes = await helm.run(
-        'install',
-        'natoutgoing',
-        CHART,
-        '-n',
-        'natoutgoing',
-        '--create-namespace',
-      );
-      expect(notes).toContain('MISSING: this cluster has no ValidatingAdmissionPolicy');
-    } finally {
-      await helm.close();
-      await server.close();
-    }
-  });
-
-  it('Kubernetes before 1.31 is refused with a sentence, not left half installed', async () => {
-    const helm = await openHelm(new AbortController().signal);
-    const { code, stderr } = await helm.try('template', CHART, '--kube-version', 'v1.29.0');
-    await helm.close();
-    expect(code).toBe(1);
-    expect(stderr).toContain('requires kubeVersion: >=1.31.0-0');
   });
 });
 

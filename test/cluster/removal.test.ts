@@ -1,13 +1,13 @@
 // The product is taken off a cluster: every node cleans itself, whoever does not is named, and what comes back works.
-import { access, writeFile } from 'node:fs/promises';
+import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { REMOVE_ANNOTATION } from '../../src/api/own-group.ts';
 import { dump } from '../kernel/dump.ts';
 import { block, policy, pool } from '../kernel/scene.ts';
 import { natoutgoing, type Ran } from '../unit/cli-run.ts';
-import { kubeconfigText } from './api-server.ts';
 import { type Lab, type LabNode, type LabOperator, openLab } from './lab.ts';
+import { writeAccount } from './program.ts';
 import { waitFor } from './wait.ts';
 
 const POD = '10.244.1.5';
@@ -19,8 +19,8 @@ describe('cleanup --all-nodes', () => {
   let operator: LabOperator;
   let nodes: readonly [LabNode, LabNode];
   let before: readonly string[];
-  /** With the rights that the chart's hook has, and no more. */
-  let kubeconfig: string;
+  /** Called as the chart's hook calls it, with the rights that this has and no more. */
+  let cleanup: (...args: readonly string[]) => Promise<Ran>;
   const { signal } = new AbortController();
   const rulesOf = ([a, b]: readonly [LabNode, LabNode]): Promise<readonly string[]> =>
     Promise.all([dump(a.world.exec, 'nft'), dump(b.world.exec, 'legacy')]);
@@ -39,10 +39,10 @@ describe('cleanup --all-nodes', () => {
     await inForce();
     const { server } = lab.cluster;
     const token = await lab.cluster.token('natoutgoing-removal');
-    kubeconfig = join(server.folder, 'removal-kubeconfig');
-    await writeFile(kubeconfig, kubeconfigText(server.url, server.ca, token), {
-      mode: 0o600,
-    });
+    const account = join(server.folder, 'removal-account');
+    await writeAccount(account, { token, ca: server.ca });
+    const pod = ['--api-server', server.url, '--service-account', account];
+    cleanup = (...args) => natoutgoing('cleanup', '--all-nodes', ...args, ...pod);
   });
   afterAll(() => lab?.close());
 
@@ -52,8 +52,6 @@ describe('cleanup --all-nodes', () => {
       await node.sees({ source: POD, destination: SPARED }, POD);
     }
   };
-  const cleanup = (...args: readonly string[]): Promise<Ran> =>
-    natoutgoing('cleanup', '--all-nodes', ...args, '--kubeconfig', kubeconfig);
   const isThere = (path: string): Promise<boolean> =>
     access(path).then(
       () => true,

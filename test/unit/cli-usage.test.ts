@@ -116,6 +116,34 @@ describe('where objects come from', () => {
     });
   });
 
+  it.each([
+    ['--kubeconfig', '/nowhere'],
+    ['--context', 'c'],
+  ])('an API server for the account of the pod and %s together are wrong usage', async (option, value) => {
+    for (const command of [['status'], ['cleanup', '--all-nodes'], ['operator']]) {
+      const ran = await natoutgoing(...command, '--api-server', 'https://192.0.2.1', option, value);
+      expect(ran).toMatchObject({ code: 2, stdout: '' });
+      expect(ran.stderr).toContain(`option '--api-server <url>' cannot be used with option '${option} `);
+    }
+  });
+
+  it.each([['status'], ['cleanup', '--all-nodes']])(
+    '%s %s reads with the account of the pod',
+    async (...command) => {
+      const account = ['--api-server', 'https://127.0.0.1:1', '--service-account', folder];
+      const { code, stderr } = await natoutgoing(...command, ...account);
+      expect(code).toBe(2);
+      expect(stderr).toContain('the cluster at https://127.0.0.1:1 cannot be read: ');
+      expect(stderr).toContain(`${folder}/`);
+    },
+  );
+
+  it.each(['http://192.0.2.1', '192.0.2.1:6443', 'https://', ''])('%j is no API server', async url => {
+    const { code, stderr } = await natoutgoing('status', '--api-server', url);
+    expect(code).toBe(2);
+    expect(stderr).toContain('An address is expected that begins with https://.');
+  });
+
   it('status lists all nodes, or one', async () => {
     const { code, stderr } = await natoutgoing('status', '--all-nodes', '--node', 'n');
     expect(code).toBe(2);
