@@ -2,12 +2,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { createApplierMetrics } from '../../src/applier/metrics.ts';
 import { createOperatorMetrics } from '../../src/operator/metrics.ts';
 import { CHANGES } from './chart-changes.ts';
 import { chartValues, leavesOf, set, type Values } from './chart-paths.ts';
 import { CHART, type Helm, openHelm } from './helm.ts';
 import type { KubeObject } from './objects.ts';
+import { NODE_OPTIONS } from './program.ts';
 
 describe('the values of the chart', () => {
   let helm: Helm;
@@ -52,6 +54,26 @@ describe('the values of the chart', () => {
     expect(first).toEqual({ ports: ports.map(port => ({ port })) });
     const ask = ['UDP', 'TCP'].map(protocol => ({ port: 53, protocol }));
     expect(dns).toEqual(byName ? [{ ports: ask }] : []);
+  });
+
+  it('that the docs give are taken, and the programs run as the tests run them', async () => {
+    const page = await readFile(join(CHART, '../../docs/calico.md'), 'utf8');
+    const blocks = [...page.matchAll(/```yaml\n# values\n(.*?)```/gs)].map(([, block = '']) => block);
+    expect(blocks.length).toBeGreaterThan(0);
+    for (const block of blocks) {
+      const merged = Object.entries(parse(block) as Readonly<Record<string, object>>).flatMap(
+        ([map, given]) => Object.entries(given).flatMap(([name, value]) => set(`${map}.${name}`, value)),
+      );
+      expect((await helm.template(...merged)).length).toBeGreaterThan(10);
+    }
+    const plain = await helm.template();
+    for (const [object, options] of [
+      ['Deployment/natoutgoing-operator', NODE_OPTIONS.operator],
+      ['DaemonSet/natoutgoing-applier', NODE_OPTIONS.applier],
+    ] as const) {
+      const env = valueAt(plain, object, 'spec.template.spec.containers.0.env');
+      expect(env).toContainEqual({ name: 'NODE_OPTIONS', value: options });
+    }
   });
 
   it('say what does not go together', async () => {

@@ -1,9 +1,10 @@
 // What is in the image that the Dockerfile makes, and what is not.
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import { systemExec } from '../../src/kernel/exec.ts';
+import { builtByNpm } from './images.ts';
 import { type UnpackedImage, unpackImage } from './unpacked-image.ts';
 
 /** Node's program is three quarters of it. */
@@ -83,6 +84,27 @@ describe('the image', () => {
     const licences = under('usr/share/doc/').map(path => path.replace(/\/.*/, ''));
     expect(new Set(licences)).toEqual(new Set(packages.map(line => line.replace(/ .*/, ''))));
     expect(licences.length).toBeGreaterThan(10);
+  });
+
+  it('holds what the Dockerfile builds by npm, too', async () => {
+    const built = await builtByNpm(line => console.log(line), signal);
+    try {
+      const programs = async (folder: string): Promise<ReadonlyMap<string, string>> => {
+        const names = (await readdir(folder, { recursive: true }))
+          .filter(name => name.endsWith('.js'))
+          .toSorted();
+        const texts = names.map(async name => [name, await readFile(join(folder, name), 'utf8')] as const);
+        return new Map(await Promise.all(texts));
+      };
+      const program = await programs(built.folder);
+      expect(program.size).toBeGreaterThan(3);
+      // The benchmark is no part of it.
+      const here = [...(await programs('dist'))].filter(([name]) => name !== 'bench.js');
+      expect([...program.keys()]).toEqual(here.map(([name]) => name));
+      expect(here.filter(([name, text]) => program.get(name) !== text).map(([name]) => name)).toEqual([]);
+    } finally {
+      await built.close();
+    }
   });
 
   it('is no larger than it must be', () => {

