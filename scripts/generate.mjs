@@ -1,15 +1,19 @@
-// Writes what is made from crds/*.yaml: types, the chart's copies, the reference page. With --check it writes nothing
-// and exits 1 when a file is not what it would write. The same CRDs give the same text, byte for byte.
+// Writes what is made from crds/*.yaml: types, the chart's copies, the reference page; and the page about the chart's
+// values. With --check it writes nothing and exits 1 when a file is not what it would write. The same sources give the
+// same text, byte for byte.
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { parse } from 'yaml';
 import { referenceOf } from './reference.mjs';
 import { typesOf } from './types.mjs';
+import { valuesPageOf } from './values.mjs';
 
 const SOURCE = 'crds';
 const TYPES = 'src/api/generated';
 const CHART = 'charts/natoutgoing/files/crds';
 const REFERENCE = 'docs/reference.md';
+const VALUES = 'charts/natoutgoing/values.yaml';
+const VALUES_PAGE = 'docs/values.md';
 
 async function everything() {
   const names = (await readdir(SOURCE)).filter(file => file.endsWith('.yaml')).sort();
@@ -27,6 +31,7 @@ async function everything() {
     (a, b) => Number(b.spec.names.kind === 'MasqPolicy') - Number(a.spec.names.kind === 'MasqPolicy'),
   );
   made.set(REFERENCE, referenceOf(inOrder));
+  made.set(VALUES_PAGE, valuesPageOf(await readFile(VALUES, 'utf8')));
   return made;
 }
 
@@ -46,6 +51,8 @@ for (const [path, text] of made) {
   await writeFile(path, text);
 }
 if (stale.length > 0) {
-  process.stderr.write(`not made from ${SOURCE}/ as it is: ${stale.join(', ')}; run npm run generate\n`);
+  process.stderr.write(
+    `not made from ${SOURCE}/ and ${VALUES} as they are: ${stale.join(', ')}; run npm run generate\n`,
+  );
   process.exitCode = 1;
 }

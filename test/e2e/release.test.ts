@@ -1,15 +1,22 @@
 // The release on real nodes: installed by Helm from our image, followed, changed, restarted, taken off.
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CHART } from '../cluster/helm.ts';
 import { readObjects } from '../cluster/objects.ts';
 import { waitFor } from '../cluster/wait.ts';
+import { commandBlocks, commandsOf, documentedArguments } from '../documents.ts';
 import { block, policy, pool } from '../kernel/scene.ts';
 import { IMAGE } from './images.ts';
 import { type NodesLab, openNodesLab } from './lab.ts';
 import { type Family, nodeAddress, nothingElse, sees, speakerAddresses, startSpeakers } from './probes.ts';
 
+const ROOT = join(CHART, '../..');
 const NODES = [1, 2] as const;
-const RELEASE = ['natoutgoing', CHART, '-n', 'natoutgoing'] as const;
+/** What docs/install.md tells people to run, with what stands there for their own. */
+const documented = (verb: 'install' | 'test' | 'upgrade' | 'uninstall'): readonly string[] =>
+  documentedArguments('docs/install.md', 'helm', verb).map(word =>
+    word === 'charts/natoutgoing' ? CHART : word.replace('REPOSITORY', IMAGE.repository),
+  );
 const VALUES = [
   '--set',
   `image.repository=${IMAGE.repository},image.tag=${IMAGE.tag},image.pullPolicy=Never`,
@@ -68,14 +75,7 @@ describe('the release on two nodes', () => {
     lab.kubectl('-n', 'natoutgoing', 'rollout', 'status', 'daemonset/natoutgoing-applier', '--timeout=120s');
 
   it('helm install --wait returns, and pods of every node leave with its address', async () => {
-    const said = await lab.helm(
-      'install',
-      ...RELEASE,
-      '--create-namespace',
-      ...VALUES,
-      '--wait',
-      '--timeout=180s',
-    );
+    const said = await lab.helm('install', ...documented('install'), ...VALUES, '--timeout=180s');
     expect(said).toContain('STATUS: deployed');
     for (const n of NODES)
       for (const family of [4, 6] as const) await sees(lab, n, family, nodeAddress(n, family));
@@ -108,9 +108,19 @@ describe('the release on two nodes', () => {
   });
 
   it('helm test passes', async () => {
-    expect(await lab.helm('test', 'natoutgoing', '-n', 'natoutgoing', '--logs', '--timeout=60s')).toContain(
-      'all is well',
-    );
+    expect(await lab.helm('test', ...documented('test'), '--logs', '--timeout=60s')).toContain('all is well');
+  });
+
+  it('the commands of docs/first-policies.md do on a cluster what they are for', async () => {
+    const commands = commandBlocks('docs/first-policies.md')
+      .flatMap(({ script }) => commandsOf(script))
+      .filter(([program]) => program === 'kubectl');
+    expect(commands.length).toBeGreaterThan(6);
+    const said: string[] = [];
+    for (const [, ...args] of commands) {
+      said.push(await lab.kubectl(...args.map(arg => (arg.startsWith('examples/') ? join(ROOT, arg) : arg))));
+    }
+    expect(said.join('\n')).toMatch(/condition met[^]*Enforce[^]*node-1[^]*deleted/);
   });
 
   it('appliers have two capabilities and a root that they cannot write to', async () => {
@@ -139,11 +149,9 @@ describe('the release on two nodes', () => {
     await meanwhile(async () => {
       await lab.helm(
         'upgrade',
-        ...RELEASE,
-        ...VALUES,
+        ...documented('upgrade'),
         '--set-string',
         'applier.podAnnotations.round=2,operator.podAnnotations.round=2',
-        '--wait',
         '--timeout=180s',
       );
       await rolled();
@@ -169,7 +177,8 @@ describe('the release on two nodes', () => {
 
   it('a node that starts anew has its last good plan in force while its applier reaches no API', async () => {
     // Nobody has this address: kubelet still gets its pods, the appliers get nothing.
-    await lab.helm('upgrade', ...RELEASE, ...VALUES, '--set', 'applier.apiServer=https://203.0.113.99:6443');
+    const nowhere = 'applier.apiServer=https://203.0.113.99:6443';
+    await lab.helm('upgrade', 'natoutgoing', CHART, '-n', 'natoutgoing', ...VALUES, '--set', nowhere);
     await rolled();
     await lab.stopNode(2);
     await lab.startNode(2);
@@ -181,11 +190,11 @@ describe('the release on two nodes', () => {
     pods = { ...pods, 2: await speakerAddresses(lab, 2) };
     await sees(lab, 2, 4, own(2, 4));
     await sees(lab, 2, 6, nodeAddress(2, 6));
-    await lab.helm('upgrade', ...RELEASE, ...VALUES, '--wait', '--timeout=180s');
+    await lab.helm('upgrade', ...documented('upgrade'), '--set', 'applier.apiServer=', '--timeout=180s');
   });
 
   it('helm uninstall leaves rules and sets of every node as they were', async () => {
-    const said = await lab.helm('uninstall', 'natoutgoing', '-n', 'natoutgoing', '--timeout=180s');
+    const said = await lab.helm('uninstall', ...documented('uninstall'), '--timeout=180s');
     expect(said).toContain('uninstalled');
     for (const n of NODES) for (const family of [4, 6] as const) await sees(lab, n, family, own(n, family));
     expect(await rules()).toEqual(before);
@@ -196,10 +205,10 @@ describe('the release on two nodes', () => {
   });
 
   it('a node that is gone does not hold up helm uninstall, which names it', async () => {
-    await lab.helm('install', ...RELEASE, ...VALUES, '--wait', '--timeout=180s');
+    await lab.helm('install', ...documented('install'), ...VALUES, '--timeout=180s');
     for (const n of NODES) await sees(lab, n, 4, own(n, 4));
     await lab.stopNode(2);
-    const said = await lab.helm('uninstall', 'natoutgoing', '-n', 'natoutgoing', '--timeout=180s');
+    const said = await lab.helm('uninstall', ...documented('uninstall'), '--timeout=180s');
     expect(said).toContain('node-2');
     await sees(lab, 1, 6, own(1, 6));
     expect(await rules([1])).toEqual([before[0]]);
