@@ -1,6 +1,12 @@
 // What other programs' rules in this host's kernel do to a packet, beside ours.
 import { systemExec } from '../kernel/exec.ts';
-import { judgeForeign, readForeignFacts, readNatRules } from '../kernel/foreign/judge.ts';
+import {
+  judgeForeign,
+  judgeUntracked,
+  readForeignFacts,
+  readNatRules,
+  readRawRules,
+} from '../kernel/foreign/judge.ts';
 import { trafficOf } from '../kernel/foreign/model.ts';
 import type { Verdict } from '../kernel/foreign/walk.ts';
 import type { Packet } from '../planner/packet.ts';
@@ -12,6 +18,8 @@ export interface OthersRules {
   readonly before: readonly Verdict[];
   /** What is asked when ours did nothing. */
   readonly after: readonly Verdict[];
+  /** What takes the packet out of connection tracking, so that nobody's rule of table nat is asked. */
+  readonly untracked: readonly Verdict[];
   /** What could not be read, in sentences. */
   readonly gaps: readonly string[];
 }
@@ -42,12 +50,16 @@ async function othersRules(packet: Packet, signal: AbortSignal): Promise<OthersR
   const rules = await readNatRules(systemExec, packet.source.family, signal);
   const facts = await readForeignFacts(systemExec, rules, packet, signal);
   const { jump, before, after } = judgeForeign(rules, trafficOf(packet), facts);
-  return { applied: jump, before, after, gaps: rules.gaps };
+  const raw = await readRawRules(systemExec, packet.source.family, signal);
+  const rawFacts = await readForeignFacts(systemExec, raw, packet, signal);
+  const untracked = judgeUntracked(raw, trafficOf(packet), rawFacts);
+  return { applied: jump, before, after, untracked, gaps: [...rules.gaps, ...raw.gaps] };
 }
 
-function othersText({ applied, before, after, gaps }: OthersRules): string {
+function othersText({ applied, before, after, untracked, gaps }: OthersRules): string {
   const lines = [
     ...(applied ? [] : ['  note: our rules are not in this kernel']),
+    ...untracked.map(verdict => `  before all: ${verdictText(verdict)}`),
     ...before.map(verdict => `  before us: ${verdictText(verdict)}`),
     ...after.map(verdict => `  when we do nothing: ${verdictText(verdict)}`),
     ...gaps.map(gap => `  note: ${gap}`),

@@ -176,6 +176,35 @@ describe('on a host', () => {
     expect(await scene.seen({ source: N.pod, destination: N.inDatacentre })).toBe(N.node);
   });
 
+  it('explain names the rule that takes a packet out of tracking, so that no rule is asked', async () => {
+    const folder = await manifests('untracked', { 'all.json': good });
+    await natoutgoing('apply', '-f', folder, '--node', NODE);
+    await scene.iptables(4, '-t raw -N SITE');
+    await scene.iptables(4, `-t raw -A SITE -s ${N.pod} -p udp -j CT --notrack`);
+    await scene.iptables(4, '-t raw -A PREROUTING -j SITE');
+    expect(await scene.seen({ source: N.pod, destination: N.internet })).toBe(N.pod);
+    expect(await scene.seen({ source: N.pod, destination: N.internet, protocol: 'tcp' })).toBe(N.node);
+    const explain = async (protocol: string): Promise<string> => {
+      const args = [
+        '-f',
+        folder,
+        '--node',
+        NODE,
+        '--src',
+        N.pod,
+        '--dst',
+        N.internet,
+        '--protocol',
+        protocol,
+      ];
+      return (await natoutgoing('explain', ...args)).stdout;
+    };
+    expect(await explain('udp')).toContain(
+      'before all: It takes the packet out of connection tracking, so that no rule of table nat is asked. (wins)\n    iptables-nft raw PREROUTING rule 1 -> chain SITE rule 1: ',
+    );
+    expect(await explain('tcp')).not.toContain('before all');
+  });
+
   it('apply names a rule of others that is asked before ours in another place, and what to do', async () => {
     const folder = await manifests('rivals', { 'all.json': good });
     await scene.run('iptables-legacy', '-t nat -N IP-MASQ-AGENT'.split(' '));

@@ -223,6 +223,10 @@ function outcomeOf(
       return { kind: 'return' };
     case 'DROP':
       return { kind: 'drop' };
+    case 'NOTRACK':
+      return { kind: 'notrack' };
+    case 'CT':
+      return { kind: options.some(({ name }) => name === '--notrack') ? 'notrack' : 'continue' };
     case 'MASQUERADE':
       return { kind: 'masquerade' };
     case 'SNAT':

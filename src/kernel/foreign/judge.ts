@@ -7,7 +7,7 @@ import { inOrder, orderOf, UNKNOWN_ORDER } from './order.ts';
 import { type Journey, type Verdict, type Walk, walkBase, type Way } from './walk.ts';
 
 export { readForeignFacts } from './facts.ts';
-export { readNatRules } from './read.ts';
+export { readNatRules, readRawRules } from './read.ts';
 
 export interface Judgement {
   /** Whether our jump is in place. Without it the rest is told as if it stood on top of a chain of priority 100. */
@@ -59,6 +59,16 @@ export function judgeForeign(rules: NatRules, traffic: Traffic, facts: ForeignFa
   }
   if (!walkAll(journey, peers, after, true)) walkAll(journey, pick('after'), after, true);
   return { jump: ours !== undefined, before, after };
+}
+
+/** The rules of readRawRules that take the packet out of connection tracking, so that nothing of table nat is asked. */
+export function judgeUntracked(rules: NatRules, traffic: Traffic, facts: ForeignFacts): readonly Verdict[] {
+  const verdicts: Verdict[] = [];
+  for (const base of rules.hooks) {
+    const journey: Journey = { traffic, facts, mark: { value: traffic.mark ?? 0, unknown: 0 } };
+    walkBase({ journey, base, doubts: [], listEnds: false, verdicts });
+  }
+  return verdicts.filter(({ effect }) => effect === 'untracks');
 }
 
 /** The chain with our jump, the first that is asked: in the other backend it may be left over. */

@@ -52,7 +52,7 @@ export interface MarkChange {
 export const UNKNOWN_MARK: MarkChange = { keep: 0, flip: 0, unknown: 0xffffffff };
 
 export type Outcome =
-  | { readonly kind: 'continue' | 'return' | 'accept' | 'drop' | 'masquerade' }
+  | { readonly kind: 'continue' | 'return' | 'accept' | 'drop' | 'masquerade' | 'notrack' }
   | { readonly kind: 'jump' | 'goto'; readonly chain: string }
   /** `to` as printed: addresses, maybe with ports; undefined when it depends on a map. */
   | { readonly kind: 'snat'; readonly to: string | undefined }

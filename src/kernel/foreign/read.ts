@@ -135,23 +135,23 @@ async function readPlainPostrouting(reading: Reading, tools: Toolset): Promise<v
   });
 }
 
-/** undefined when iptables-nft cannot show POSTROUTING: it holds a rule of nft's own making. */
-async function chainsOfIptables(reading: Reading, tools: Toolset) {
+/** undefined when iptables-nft cannot show the root chain: it is not there, or holds a rule of nft's own making. */
+async function chainsOfIptables(reading: Reading, tools: Toolset, table = 'nat', root = POSTROUTING) {
   const { context, family, gaps } = reading;
   const tool = iptablesTool(tools, family);
   const read: ReadChain = async name => {
-    const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', '-S', name]);
+    const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', table, '-S', name]);
     return outcome.ok ? rulesOf(reading, tool, outcome.stdout)?.(name) : undefined;
   };
   const readRest = async (): Promise<ReadChain> => {
-    const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', 'nat', '-S']);
+    const outcome = await tryTool(context, tool, [...WAIT_ARGS, '-t', table, '-S']);
     const listed = outcome.ok ? rulesOf(reading, tool, outcome.stdout) : undefined;
     if (!outcome.ok)
       gaps.push(`Chains of ${tool} beyond the first ${FEW_CHAINS} are not known: ${outcome.error.message}.`);
     return name => Promise.resolve(listed?.(name));
   };
-  const chains = await reach(POSTROUTING, read, readRest);
-  return chains.has(POSTROUTING) ? chains : undefined;
+  const chains = await reach(root, read, readRest);
+  return chains.has(root) ? chains : undefined;
 }
 
 /** A listing's rules by chain; undefined, with a gap, when the text cannot be read. */
@@ -190,6 +190,34 @@ async function chainsOfNft({ context, gaps }: Reading, base: NftBase) {
     gaps.push(`Chain ${base.name} of table ${family} ${table} of nftables cannot be read.`);
   return chains;
 }
+
+/** Of raw PREROUTING, which both iptables have at this priority. */
+const RAW = -300;
+
+/**
+ * Reads raw PREROUTING of both backends, where packets can be taken out of connection tracking, and with that from all
+ * rules of table nat. Rules of nft's own making are not looked at. As readNatRules otherwise.
+ */
+export async function readRawRules(
+  exec: Exec,
+  family: Family,
+  signal?: AbortSignal,
+  clock: Clock = systemClock,
+): Promise<NatRules> {
+  const context = runContext({ exec, clock, lockWaitMs: 0, signal });
+  const reading: Reading = { context, family, gaps: [], hooks: [] };
+  for (const tools of await findToolsets(context)) {
+    if (!(await mayRead(context, tools, family, 'raw'))) continue;
+    const chains = await chainsOfIptables(reading, tools, 'raw', PREROUTING);
+    if (chains === undefined) continue;
+    const readBy = `iptables-${tools.backend}` as const;
+    const place = `${iptablesTool(tools, family)} raw ${PREROUTING}`;
+    reading.hooks.push({ readBy, place, name: PREROUTING, priority: RAW, policy: 'accept', chains });
+  }
+  return { family, hooks: reading.hooks, gaps: reading.gaps };
+}
+
+const PREROUTING = 'PREROUTING';
 
 /** The kernel hands out legacy's table whole, so it is read whole. It is only read where it is loaded already. */
 async function readLegacy(reading: Reading, tools: Toolset): Promise<void> {

@@ -23,6 +23,8 @@ export type Effect =
   /** The same by RETURN or goto. */
   | 'leaves'
   | 'drops'
+  /** Takes the packet out of connection tracking. */
+  | 'untracks'
   | 'unknown';
 
 /** A rule that ends the way of the packet, unless one before it in the list does. */
@@ -139,6 +141,9 @@ function follow(
       if (way === 'through' && outcome.kind === 'goto') return leave(going, reached);
       return way === 'through' ? 'on' : way;
     }
+    case 'notrack':
+      going.verdicts.push(verdictOf(reached, 'untracks'));
+      return 'on';
     case 'return':
       return leave(going, reached);
     case 'accept':
@@ -240,6 +245,8 @@ function sentenceOf(effect: Effect, address: string | undefined, base: string): 
       return `It ends ${base} without a translation; chains of later priority are still asked.`;
     case 'drops':
       return 'It drops the packet.';
+    case 'untracks':
+      return 'It takes the packet out of connection tracking, so that no rule of table nat is asked.';
     default:
       return 'What it does to the packet is not understood.';
   }

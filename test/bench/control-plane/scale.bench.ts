@@ -114,7 +114,8 @@ async function watchAll({ cluster }: Lab, heard: (plan: string) => void): Promis
         get(new URL(path, url), { agent, headers: { authorization: `Bearer ${token}` } }, response => {
           // An event is a line, and may come in several pieces.
           response.on('data', (chunk: Buffer) => {
-            for (const byte of chunk) if (byte === LINE_FEED) heard(spec.plan);
+            for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, at + 1))
+              heard(spec.plan);
           });
           response.on('error', () => {});
           resolve();
