@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test` set up all that they need by themselves.
-.PHONY: demo test e2e image check build tools test-tools bench bench-control-plane clean
+.PHONY: demo test fuzz e2e image check build tools test-tools bench bench-control-plane clean
 
 # npm keeps its own record of what it installed; installing again is only needed when the lock file is newer.
 node_modules/.package-lock.json: package.json package-lock.json
@@ -29,6 +29,10 @@ check: node_modules/.package-lock.json
 ## Every test: pure code, the real kernel, a real API server, real nodes.
 test: test-tools build
 	npx vitest run --reporter=default --reporter=json --outputFile.json=.cache/test-report.json
+
+## Hostile plans and objects for minutes; what is found is printed with its seed.
+fuzz: node_modules/.package-lock.json
+	FUZZ_RUNS=$${FUZZ_RUNS:-100000} npx vitest run --project unit test/unit/hostile.test.ts
 
 ## The release on real nodes: our image and chart, by Helm. Built once, then three minutes.
 e2e: test-tools build

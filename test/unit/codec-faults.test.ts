@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodePlan } from '../../src/planner/codec.ts';
 import { PLAN, read, textOf, VALUES } from './codec-plan.ts';
+import { placesOf, withValue } from './json-places.ts';
 
 /** A document that was spoilt at one place, and what is said about it. */
 const SPOILT: readonly (readonly [what: string, from: string, to: string, field: string, words: string])[] = [
@@ -205,22 +206,3 @@ describe('a document that is not a plan', () => {
     expect(readable).toBeGreaterThan(0);
   });
 });
-
-type Place = readonly (string | number)[];
-
-/** The paths of all values in the JSON, and for each object one that it lacks. */
-function placesOf(json: unknown, at: Place = []): readonly Place[] {
-  if (typeof json !== 'object' || json === null) return [at];
-  const isList = Array.isArray(json);
-  const inside = Object.entries(json).flatMap(([key, value]) =>
-    placesOf(value, [...at, isList ? Number(key) : key]),
-  );
-  return [...(at.length === 0 ? [] : [at]), ...inside, [...at, isList ? json.length : 'toString']];
-}
-
-function withValue(json: unknown, [key, ...rest]: Place, value: unknown): unknown {
-  if (key === undefined) return value;
-  const copy = Array.isArray(json) ? [...json] : { ...(json as object) };
-  Reflect.set(copy, key, withValue(Reflect.get(copy, key), rest, value));
-  return copy;
-}

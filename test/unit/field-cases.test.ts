@@ -1,4 +1,4 @@
-// docs/field-cases.md: every public fault has a test, and the test is there.
+// The pages that say what is shown by which test: docs/field-cases.md and docs/security.md. The tests are there.
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { formatCidr } from '../../src/cidr/cidr.ts';
@@ -9,6 +9,32 @@ const CASES = 58;
 const rows = [...readFileSync('docs/field-cases.md', 'utf8').matchAll(/^\| (F\d\d) \|(.*)\|$/gm)].map(
   ([, id = '', cells = '']) => ({ id, cells: cells.split(' | ').map(cell => cell.trim()) }),
 );
+
+/** `FILE: WORDS; FILE: WORDS`: a test among them, and the words in each. */
+function expectTestsIn(cell: string): void {
+  const named = cell.split('; ').map(text => /^([^: ]+): (.+)$/.exec(text) ?? [text, '', '']);
+  expect(named.filter(([, path = '']) => !existsSync(path) || !/^(test|examples)\//.test(path))).toEqual([]);
+  const missing = named.filter(([, path = '', words = '']) => !readFileSync(path, 'utf8').includes(words));
+  expect(missing.map(([text]) => text)).toEqual([]);
+  expect(named.some(([, path = '']) => path.endsWith('.test.ts'))).toBe(true);
+}
+
+describe('the page of who can do what', () => {
+  const lines = readFileSync('docs/security.md', 'utf8').matchAll(/^\| (?!---|who is hostile)(.*) \|$/gm);
+  const claims = [...lines].map(([, cells = '']) => ({
+    who: cells.split(' | ')[0] ?? '',
+    cells: cells.split(' | '),
+  }));
+
+  it('speaks of enough people', () => {
+    expect(claims.length).toBeGreaterThan(7);
+  });
+
+  it.each(claims)('$who: names tests that are there', ({ cells }) => {
+    expect(cells).toHaveLength(4);
+    expectTestsIn(cells[3] ?? '');
+  });
+});
 
 describe('the page of field cases', () => {
   it('has every case once, in order', () => {
