@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test` set up all that they need by themselves.
-.PHONY: demo test fuzz e2e image check build tools test-tools bench bench-control-plane clean
+.PHONY: demo test fuzz soak e2e image check build tools test-tools bench bench-control-plane clean
 
 # npm keeps its own record of what it installed; installing again is only needed when the lock file is newer.
 node_modules/.package-lock.json: package.json package-lock.json
@@ -33,6 +33,10 @@ test: test-tools build
 ## Hostile plans and objects for minutes; what is found is printed with its seed.
 fuzz: node_modules/.package-lock.json
 	FUZZ_RUNS=$${FUZZ_RUNS:-100000} npx vitest run --project unit test/unit/hostile.test.ts
+
+## Twenty minutes of changes, damage and repairs beside steady traffic; prints how memory grows.
+soak: test-tools build
+	SOAK_SECONDS=$${SOAK_SECONDS:-1200} npx vitest run --project cluster test/cluster/soak.test.ts
 
 ## The release on real nodes: our image and chart, by Helm. Built once, then three minutes.
 e2e: test-tools build
