@@ -121,7 +121,7 @@ export const CHANGES: Readonly<Record<string, Change>> = {
     ],
   },
   'operator.podDisruptionBudget': { to: false, at: [['PodDisruptionBudget/natoutgoing-operator', '', gone]] },
-  'operator.tolerations': { to: TOLERATIONS, at: besideAppliers('tolerations', TOLERATIONS) },
+  'operator.tolerations': { to: TOLERATIONS, at: besideAppliers('tolerations', having(...TOLERATIONS)) },
   ...ofBoth('operator', OPERATOR),
 
   'applier.backend': { to: 'legacy', at: argument(APPLIER, '--backend=legacy') },

@@ -89,19 +89,18 @@ describe('the image', () => {
   it('holds what the Dockerfile builds by npm, too', async () => {
     const built = await builtByNpm(line => console.log(line), signal);
     try {
-      const programs = async (folder: string): Promise<ReadonlyMap<string, string>> => {
-        const names = (await readdir(folder, { recursive: true }))
-          .filter(name => name.endsWith('.js'))
-          .toSorted();
-        const texts = names.map(async name => [name, await readFile(join(folder, name), 'utf8')] as const);
-        return new Map(await Promise.all(texts));
+      // The names of chunks hold a hash that knows the folder in which they were built.
+      const plain = (text: string): string => text.replaceAll(/\b(\w+)-[A-Z0-9]{8}\b/g, '$1');
+      const programs = async (folder: string): Promise<readonly string[]> => {
+        const names = (await readdir(folder, { recursive: true })).filter(name => name.endsWith('.js'));
+        const texts = await Promise.all(names.map(name => readFile(join(folder, name), 'utf8')));
+        return texts.map(plain).toSorted();
       };
       const program = await programs(built.folder);
-      expect(program.size).toBeGreaterThan(3);
-      // The benchmark is no part of it.
-      const here = [...(await programs('dist'))].filter(([name]) => name !== 'bench.js');
-      expect([...program.keys()]).toEqual(here.map(([name]) => name));
-      expect(here.filter(([name, text]) => program.get(name) !== text).map(([name]) => name)).toEqual([]);
+      expect(program.length).toBeGreaterThan(3);
+      // Beside it stands the benchmark, which is no part of it.
+      const here = new Set(await programs('dist'));
+      expect(program.filter(text => !here.has(text)).map(text => text.slice(0, 200))).toEqual([]);
     } finally {
       await built.close();
     }
