@@ -206,12 +206,12 @@ describe('what is made from the CRDs', () => {
     await expect(run(process.execPath, [script, '--check'])).resolves.toMatchObject({ stderr: '' });
   }, 30_000);
 
-  it.each(['src/api/generated', 'charts/natoutgoing/files/crds', 'docs/reference.md'])(
+  it.each(['src/api/generated', 'charts/natoutgoing/files/crds', 'docs/reference.md', 'docs/values.md'])(
     'is named when %s is not, and made again',
     async target => {
       const folder = await mkdtemp(join(tmpdir(), 'natoutgoing-generate-'));
       try {
-        for (const part of ['crds', 'scripts', target]) {
+        for (const part of ['crds', 'scripts', 'charts/natoutgoing/values.yaml', target]) {
           await cp(part, join(folder, part), { recursive: true });
         }
         await symlink(resolve('node_modules'), join(folder, 'node_modules'));

@@ -18,9 +18,30 @@ const SPEAKING = [
   'src/api/own-group.ts',
 ];
 const NO_REASONS = new Set([
-  ...['True', 'False', 'Unknown', 'Normal', 'Warning', 'Failed', 'Unavailable', 'Apply', 'Verify', 'Plan'],
-  ...['Any', 'ClusterPods', 'DryRun', 'FlushChanged', 'Ready', 'Degraded', 'None'],
-  ...['IPPool', 'GlobalNetworkSet', 'FelixConfiguration', 'MasqPolicy', 'MasqNode', 'MasqPlan', 'Node'],
+  'True',
+  'False',
+  'Unknown',
+  'Normal',
+  'Warning',
+  'Failed',
+  'Unavailable',
+  'Apply',
+  'Verify',
+  'Plan',
+  'Any',
+  'ClusterPods',
+  'DryRun',
+  'FlushChanged',
+  'Ready',
+  'Degraded',
+  'None',
+  'IPPool',
+  'GlobalNetworkSet',
+  'FelixConfiguration',
+  'MasqPolicy',
+  'MasqNode',
+  'MasqPlan',
+  'Node',
 ]);
 
 describe('the pages', () => {

@@ -21,10 +21,10 @@ function expectTestsIn(cell: string): void {
 
 describe('the page of who can do what', () => {
   const lines = readFileSync('docs/security.md', 'utf8').matchAll(/^\| (?!---|who is hostile)(.*) \|$/gm);
-  const claims = [...lines].map(([, cells = '']) => ({
-    who: cells.split(' | ')[0] ?? '',
-    cells: cells.split(' | '),
-  }));
+  const claims = [...lines].map(([, text = '']) => {
+    const cells = text.split(' | ').map(cell => cell.trim());
+    return { who: cells[0] ?? '', cells };
+  });
 
   it('speaks of enough people', () => {
     expect(claims.length).toBeGreaterThan(7);
@@ -57,15 +57,18 @@ describe('the page of field cases', () => {
   it('reserved ranges are the eleven of ip-masq-agent, and the private ones of IPv6', () => {
     expect(SCOPE_RANGES.Reserved.map(formatCidr).toSorted()).toEqual(
       [
-        ...['10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24'],
-        ...[
-          '192.168.0.0/16',
-          '198.18.0.0/15',
-          '198.51.100.0/24',
-          '203.0.113.0/24',
-          '240.0.0.0/4',
-          'fc00::/7',
-        ],
+        '10.0.0.0/8',
+        '100.64.0.0/10',
+        '172.16.0.0/12',
+        '192.0.0.0/24',
+        '192.0.2.0/24',
+        '192.88.99.0/24',
+        '192.168.0.0/16',
+        '198.18.0.0/15',
+        '198.51.100.0/24',
+        '203.0.113.0/24',
+        '240.0.0.0/4',
+        'fc00::/7',
       ].toSorted(),
     );
   });
