@@ -6,7 +6,7 @@ import { SCOPE_RANGES } from '../../src/planner/scopes.ts';
 
 const CASES = 58;
 
-const rows = [...readFileSync('docs/field-cases.md', 'utf8').matchAll(/^\| (F\d\d) \|(.*)\|$/gm)].map(
+const rows = [...readFileSync('docs/field-cases.md', 'utf8').matchAll(/^\| (F\d\d) +\|(.*)\|$/gm)].map(
   ([, id = '', cells = '']) => ({ id, cells: cells.split(' | ').map(cell => cell.trim()) }),
 );
 
