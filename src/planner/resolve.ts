@@ -48,6 +48,8 @@ export const sourceItems = (source: PolicySource): readonly Destination[] => [
 export function createResolver(cluster: Cluster, earlier?: CachedResolver): CachedResolver {
   const cache = new Map<string, PlanSet>();
   const keys = earlier?.keys ?? new WeakMap<readonly Destination[], string>();
+  // Its data, not itself: a resolver that holds the one before holds all that ever were.
+  const before = earlier === undefined ? undefined : { cluster: earlier.cluster, cache: earlier.cache };
   const sorted = {
     ...cluster,
     pools: [...cluster.pools].sort((a, b) => compareCidrs(a.cidr, b.cidr) || byName(a, b)),
@@ -79,9 +81,9 @@ export function createResolver(cluster: Cluster, earlier?: CachedResolver): Cach
     };
   };
   const renew = (items: readonly Destination[], key: string): PlanSet => {
-    const old = earlier?.cache.get(key);
-    if (old === undefined) return compute(items, selectionId(key));
-    if (!dependsOnChange(items, cluster, (earlier as CachedResolver).cluster)) return old;
+    const old = before?.cache.get(key);
+    if (before === undefined || old === undefined) return compute(items, selectionId(key));
+    if (!dependsOnChange(items, cluster, before.cluster)) return old;
     const next = compute(items, old.id);
     const shared = {
       4: shareEntries(old.addresses[4], next.addresses[4]),
