@@ -6,6 +6,7 @@ import { cleanupCommand } from './cleanup.ts';
 import { demoCommand } from './demo.ts';
 import { diffCommand } from './diff.ts';
 import { explainCommand } from './explain.ts';
+import { migrateCommand } from './migrate.ts';
 import { operatorCommand } from './operator.ts';
 import { renderCommand } from './render.ts';
 import { statusCommand } from './status.ts';
@@ -20,6 +21,7 @@ export const COMMANDS: readonly MakeCommand[] = [
   checkCommand,
   explainCommand,
   statusCommand,
+  migrateCommand,
   cleanupCommand,
   demoCommand,
 ];

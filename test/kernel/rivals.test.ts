@@ -4,6 +4,7 @@ import { FAMILIES } from '../../src/cidr/address.ts';
 import { setOf } from '../../src/cidr/address-set.ts';
 import type { World } from '../../src/demo/model.ts';
 import { readRivals } from '../../src/kernel/foreign/rivals.ts';
+import { commandBlocks } from '../documents.ts';
 import { cidr, nft, seen, sh } from './foreign-support.ts';
 import { NAMES, openScene } from './scene.ts';
 
@@ -54,6 +55,29 @@ describe.each(CASES)('ours in iptables-$backend, IPv$family', ({ backend, family
     ]);
     // It is the younger here.
     expect(await seen(world, n)).toBe(n.node);
+  });
+
+  it('the commands of docs/migration.md take the chain of ip-masq-agent away', async () => {
+    await sh(
+      world,
+      `${nat} -N IP-MASQ-AGENT
+      ${nat} -A IP-MASQ-AGENT -d ${n.datacentre} -m comment --comment "ip-masq-agent: local traffic is not subject to MASQUERADE" -j RETURN
+      ${nat} -A IP-MASQ-AGENT -m comment --comment "ip-masq-agent: outbound traffic (must be last in chain)" -j MASQUERADE
+      ${nat} -I POSTROUTING -m comment --comment "ip-masq-agent: ensure nat POSTROUTING directs all non-LOCAL traffic to our chain" -m addrtype ! --dst-type LOCAL -j IP-MASQ-AGENT`,
+    );
+    expect(await rivals()).toMatchObject([{ certainty: 'may win', program: 'ip-masq-agent' }]);
+    expect(await seen(world, n)).toBe(n.node);
+    const script = commandBlocks('docs/migration.md').at(-1)?.script ?? '';
+    expect(script).toContain('-X IP-MASQ-AGENT');
+    await sh(world, script.replaceAll(/\biptables\b/g, `${n.iptables}-${backend}`));
+    expect(await rivals()).toEqual([]);
+    expect(await seen(world, n)).toBe(n.snat);
+    const left = await world.exec.run({
+      tool: `${n.iptables}-${backend}-save`,
+      args: ['-t', 'nat'],
+      timeoutMs: 10_000,
+    });
+    expect(left.stdout).not.toContain('IP-MASQ-AGENT');
   });
 
   it('a chain of nft at an earlier priority wins for the pods that it is about', async () => {
