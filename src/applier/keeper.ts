@@ -38,6 +38,9 @@ export interface Keeper<W extends Wanted> {
 /** After a write: others that write without our lock, or insist on our place, show themselves soon. */
 const SOON_MS = [5_000, 10_000, 20_000] as const;
 const STEADY_MS = 30_000;
+/** While another program insists on our place, its rule decides until the next look. */
+const FIGHT_PACE_MS = 5_000;
+const FIGHT_MS = 600_000;
 const FIRST_RETRY_MS = 1_000;
 /** Wanted, where everything of ours is to be removed. */
 const NOTHING = Symbol('nothing');
@@ -54,12 +57,16 @@ export function createKeeper<W extends Wanted>({
   let fresh = false;
   let looksSinceWrite = SOON_MS.length as number;
   let failures = 0;
+  let fightsUntil = Number.NEGATIVE_INFINITY;
 
   const pause = (): number => {
     const base =
       failures > 0
         ? Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), STEADY_MS)
-        : (SOON_MS[looksSinceWrite] ?? STEADY_MS);
+        : Math.min(
+            SOON_MS[looksSinceWrite] ?? STEADY_MS,
+            clock.now() < fightsUntil ? FIGHT_PACE_MS : STEADY_MS,
+          );
     return base * (0.9 + random() * 0.2);
   };
 
@@ -74,6 +81,8 @@ export function createKeeper<W extends Wanted>({
       occasion === 'apply' ? await driver.apply(wanted.tables, signal) : await driver.verify(signal);
     const failed = Object.values(report.families).some(family => !family.ok);
     failures = failed ? failures + 1 : 0;
+    if (Object.values(report.families).some(family => family.jumpMoved === true))
+      fightsUntil = clock.now() + FIGHT_MS;
     looksSinceWrite = report.changed ? 0 : looksSinceWrite + 1;
     await onReport(report, occasion, wanted);
   };

@@ -42,6 +42,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
   const moves = createMoveCounter(clock, moveLimit);
   let belief: FamilyTables | undefined;
   let seenJump: JumpPlan | undefined;
+  let movedJump = false;
   let unreadable: ReadonlySet<string> = new Set();
   let searched = false;
   let looks = 0;
@@ -91,7 +92,9 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     const plan = await look(context, tools, tables, { light, everyChain, mayMove: moves.mayMove() });
     unreadable = new Set(plan.unreadable.filter(name => unreadable.has(name)));
     seenJump = plan.jump;
-    if (plan.jump.moves) moves.moved();
+    movedJump = plan.jump.moves;
+    if (movedJump) moves.moved();
+    else if (plan.jump.contendedBy === undefined) moves.calm();
     await execute(context, tools, tables, plan, count);
     let unseen = plan.unreadable;
     if (!isInOrder(plan)) {
@@ -122,6 +125,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     count: (writes: Writes) => void,
   ): Promise<void> {
     belief = undefined;
+    movedJump = false;
     const options = { mayMove: false, held: pending.names(), unreadable };
     const observed = observedOf(old, pending.names());
     await execute(context, tools, tables, planFamily(observed, tables, options), count);
@@ -145,6 +149,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
       pendingDestroys: [...pending.names()],
       warnings: warning === undefined ? unlisted : [...unlisted, warning],
       ...(position === undefined ? {} : { jumpPosition: position }),
+      ...(movedJump ? { jumpMoved: true as const } : {}),
       ...(contendedBy === undefined || moves.mayMove() ? {} : { contended: { foreign: contendedBy } }),
       ...part,
     };

@@ -37,6 +37,8 @@ export interface FamilyReport {
   readonly repairs: readonly string[];
   /** Of our jump in nat POSTROUTING, from 1; undefined when it cannot be known. As last seen. */
   readonly jumpPosition?: number;
+  /** Our jump was taken to the top, from below a foreign rule. */
+  readonly jumpMoved?: true;
   /** Foreign rules above our jump, as printed. As last seen. */
   readonly foreignAbove: readonly string[];
   /** Another program insists on a place above ours, and moving has been given up for a while. */

@@ -56,6 +56,18 @@ describe('the keeper', () => {
     await end();
   });
 
+  it('looks every 5 s for ten minutes after others took the first place', async () => {
+    const { clock, runs, keeper, end } = keep(n =>
+      report(n === 4 ? { changed: true, jumpMoved: true } : { changed: n === 1 }),
+    );
+    keeper.want({ tables: [] });
+    await clock.advance(700_000);
+    const times = runs.map(run => Number(run.split(' ')[1]));
+    expect(times.slice(0, 7)).toEqual([0, 5, 15, 35, 40, 45, 50]);
+    expect(times.filter(time => time > 620)).toEqual([625, 630, 635, 665, 695]);
+    await end();
+  });
+
   it('backs off from a fault that lasts, never by more than 30 s, and never gives up', async () => {
     const { clock, runs, keeper, end } = keep(n => report({ ok: n > 8, changed: n === 9 }));
     keeper.want({ tables: [] });
