@@ -4,6 +4,7 @@
 import type { CleanupReport } from '../kernel/cleanup.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Driver } from '../kernel/driver.ts';
+import { DEFAULT_MOVE_LIMIT } from '../kernel/moves.ts';
 import type { DriverReport } from '../kernel/report.ts';
 import type { FamilyTables } from '../render/tables.ts';
 import { createNap } from './nap.ts';
@@ -40,7 +41,6 @@ const SOON_MS = [5_000, 10_000, 20_000] as const;
 const STEADY_MS = 30_000;
 /** While another program insists on our place, its rule decides until the next look. */
 const FIGHT_PACE_MS = 5_000;
-const FIGHT_MS = 600_000;
 const FIRST_RETRY_MS = 1_000;
 /** Wanted, where everything of ours is to be removed. */
 const NOTHING = Symbol('nothing');
@@ -82,7 +82,7 @@ export function createKeeper<W extends Wanted>({
     const failed = Object.values(report.families).some(family => !family.ok);
     failures = failed ? failures + 1 : 0;
     if (Object.values(report.families).some(family => family.jumpMoved === true))
-      fightsUntil = clock.now() + FIGHT_MS;
+      fightsUntil = clock.now() + DEFAULT_MOVE_LIMIT.windowMs;
     looksSinceWrite = report.changed ? 0 : looksSinceWrite + 1;
     await onReport(report, occasion, wanted);
   };

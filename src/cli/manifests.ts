@@ -58,14 +58,20 @@ async function documentsAt(
   stdin: () => Promise<string>,
   signal: AbortSignal | undefined,
 ): Promise<Documents> {
-  const file = path === '-' ? STDIN : path;
+  const file = fileName(path);
   try {
-    const options = { encoding: 'utf8', ...(signal && { signal }) } as const;
-    return documentsOf(file, path === '-' ? await stdin() : await readFile(path, options));
+    return documentsOf(file, await textAt(path, stdin, signal));
   } catch (error) {
     return { objects: [], problems: [unreadable(file, error, signal)] };
   }
 }
+
+/** The text of a file, or of standard input for `-`. Rejects when it cannot be read. */
+export const textAt = (path: string, stdin: () => Promise<string>, signal?: AbortSignal): Promise<string> =>
+  path === '-' ? stdin() : readFile(path, { encoding: 'utf8', ...(signal && { signal }) });
+
+/** How messages name it. */
+export const fileName = (path: string): string => (path === '-' ? STDIN : path);
 
 /** The problem of a path; an abort is none, and is passed on. */
 function unreadable(file: string, error: unknown, signal: AbortSignal | undefined): string {

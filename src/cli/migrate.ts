@@ -1,13 +1,13 @@
-import { readFile } from 'node:fs/promises';
 import { Argument, Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { isObjectName } from '../api/values.ts';
 import { messageOf } from '../kernel/errors.ts';
-import { type AgentFlags, type AgentForm, readAgent } from '../migrate/agent.ts';
+import { AGENT_FORMS, type AgentFlags, type AgentForm, readAgent } from '../migrate/agent.ts';
 import { findAgent, type Found, merged, type ReadText } from '../migrate/agent-objects.ts';
 import { masqPolicyOf, MOST_SPARED } from '../migrate/masq-policy.ts';
 import { CommandError, EXIT, type ExitCode, type Io } from './io.ts';
 import { documentsOf } from './manifest-documents.ts';
+import { fileName, textAt } from './manifests.ts';
 
 interface Options {
   readonly filename: readonly string[];
@@ -26,12 +26,9 @@ export const migrateCommand = (io: Io, exit: (code: ExitCode) => void): Command 
       'its configuration, ConfigMap, DaemonSet (for its arguments) or EgressNATPolicy; - is stdin',
     )
     .addOption(
-      new Option('--form <form>', 'whose agent it is; told from the objects where they say so').choices([
-        'kubernetes',
-        'azure',
-        'cilium',
-        'gke',
-      ]),
+      new Option('--form <form>', 'whose agent it is; told from the objects where they say so').choices(
+        AGENT_FORMS,
+      ),
     )
     .option('--enable-ipv6', 'the agent runs with this flag')
     .option('--nomasq-all-reserved-ranges', 'the agent runs with this flag')
@@ -50,9 +47,7 @@ Exit codes: 0 done; 1 what the agent itself would refuse, with file, field and r
     .action(async (_from: string, options: Options) => {
       if (!isObjectName(options.name))
         throw new CommandError(`--name: ${JSON.stringify(options.name)} is no name of an object`);
-      const found = merged(
-        await Promise.all(options.filename.map(path => findIn(path, () => io.readStdin()))),
-      );
+      const found = merged(await Promise.all(options.filename.map(path => findIn(path, io))));
       const flags = flagsOf(options, found);
       const read = readAgent(found.sources, flags);
       const faults = [...found.faults, ...(read.ok ? tooMany(read.agent.spared.length) : read.faults)];
@@ -63,9 +58,9 @@ Exit codes: 0 done; 1 what the agent itself would refuse, with file, field and r
       io.out(stringify(masqPolicyOf(read.agent, options.name)));
     });
 
-async function findIn(path: string, stdin: () => Promise<string>): Promise<Found> {
-  const file = path === '-' ? 'stdin' : path;
-  const text = await (path === '-' ? stdin() : readFile(path, 'utf8')).catch((error: unknown) => {
+async function findIn(path: string, io: Io): Promise<Found> {
+  const file = fileName(path);
+  const text = await textAt(path, () => io.readStdin(), io.signal).catch((error: unknown) => {
     throw new CommandError(`${file}: cannot be read: ${messageOf(error)}`);
   });
   const { values, problems } = readText(file, text);

@@ -34,6 +34,16 @@ export interface FamilyDriver {
   forget(): void;
 }
 
+interface Converged {
+  /** What differed. */
+  readonly differences: readonly Difference[];
+  /** Of the report. */
+  readonly part: Pick<FamilyReport, 'ok' | 'jumpMoved'>;
+}
+
+const MOVED = { ok: true, jumpMoved: true } as const;
+const STAYED = { ok: true } as const;
+
 /** Large sets are compared entry by entry in every so many looks. */
 const WHOLE_LOOK_EVERY = 10;
 
@@ -42,7 +52,6 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
   const moves = createMoveCounter(clock, moveLimit);
   let belief: FamilyTables | undefined;
   let seenJump: JumpPlan | undefined;
-  let movedJump = false;
   let unreadable: ReadonlySet<string> = new Set();
   let searched = false;
   let looks = 0;
@@ -80,21 +89,20 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     count({ ipsetRestores: sets.setRuns, iptablesRestores: 0 });
   }
 
-  /** The whole way: read, write what differs, read again. Returns what differed. */
+  /** The whole way: read, write what differs, read again. */
   async function converge(
     context: RunContext,
     tools: Toolset,
     tables: FamilyTables,
     light: boolean,
     count: (writes: Writes) => void,
-  ): Promise<readonly Difference[]> {
+  ): Promise<Converged> {
     const everyChain = !searched;
     const plan = await look(context, tools, tables, { light, everyChain, mayMove: moves.mayMove() });
     unreadable = new Set(plan.unreadable.filter(name => unreadable.has(name)));
     seenJump = plan.jump;
-    movedJump = plan.jump.moves;
-    if (movedJump) moves.moved();
-    else if (plan.jump.contendedBy === undefined) moves.calm();
+    if (plan.jump.moves) moves.moved();
+    else moves.seen(plan.jump.contendedBy === undefined);
     await execute(context, tools, tables, plan, count);
     let unseen = plan.unreadable;
     if (!isInOrder(plan)) {
@@ -114,7 +122,7 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     belief = tables;
     searched = true;
     removedChains.clear();
-    return plan.differences;
+    return { differences: plan.differences, part: plan.jump.moves ? MOVED : STAYED };
   }
 
   async function change(
@@ -125,7 +133,6 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
     count: (writes: Writes) => void,
   ): Promise<void> {
     belief = undefined;
-    movedJump = false;
     const options = { mayMove: false, held: pending.names(), unreadable };
     const observed = observedOf(old, pending.names());
     await execute(context, tools, tables, planFamily(observed, tables, options), count);
@@ -149,7 +156,6 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
       pendingDestroys: [...pending.names()],
       warnings: warning === undefined ? unlisted : [...unlisted, warning],
       ...(position === undefined ? {} : { jumpPosition: position }),
-      ...(movedJump ? { jumpMoved: true as const } : {}),
       ...(contendedBy === undefined || moves.mayMove() ? {} : { contended: { foreign: contendedBy } }),
       ...part,
     };
@@ -188,8 +194,8 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
         }
       }
       try {
-        await converge(context, tools, tables, false, count);
-        return report(tables, writes, { ok: true }, warning);
+        const { part } = await converge(context, tools, tables, false, count);
+        return report(tables, writes, part, warning);
       } catch (error) {
         return failure(context, tables, writes, error);
       }
@@ -201,8 +207,9 @@ export function createFamilyDriver(clock: RunContext['clock'], moveLimit: MoveLi
       const believed = belief === tables;
       const light = looks++ % WHOLE_LOOK_EVERY !== 0;
       try {
-        const differences = await converge(context, tools, tables, light, count);
-        return report(tables, writes, { ok: true, repairs: believed ? differences.map(differenceText) : [] });
+        const { differences, part } = await converge(context, tools, tables, light, count);
+        const repairs = believed ? differences.map(differenceText) : [];
+        return report(tables, writes, { ...part, repairs });
       } catch (error) {
         return failure(context, tables, writes, error);
       }

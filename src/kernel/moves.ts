@@ -16,8 +16,8 @@ const LONGEST_PAUSE_MS = 6 * 3_600_000;
 export interface MoveCounter {
   mayMove(): boolean;
   moved(): void;
-  /** Our jump was found where it belongs. */
-  calm(): void;
+  /** Our jump was found, where it belongs or below a rule before which it may not be moved. */
+  seen(inPlace: boolean): void;
 }
 
 /**
@@ -38,13 +38,13 @@ export function createMoveCounter(clock: Clock, limit: MoveLimit): MoveCounter {
     },
     moved() {
       calmSince = undefined;
+      if (gaveWay !== undefined) return giveWay(Math.min(2 * gaveWay.pauseMs, LONGEST_PAUSE_MS));
       times = [...times, clock.now()];
-      if (gaveWay !== undefined) giveWay(Math.min(2 * gaveWay.pauseMs, LONGEST_PAUSE_MS));
-      else if (times.length >= limit.moves) giveWay(limit.windowMs);
+      if (times.length >= limit.moves) giveWay(limit.windowMs);
     },
-    calm() {
-      calmSince ??= clock.now();
-      if (clock.now() - calmSince < limit.windowMs) return;
+    seen(inPlace) {
+      calmSince = inPlace ? (calmSince ?? clock.now()) : undefined;
+      if (calmSince === undefined || clock.now() - calmSince < limit.windowMs) return;
       gaveWay = undefined;
       times = [];
     },

@@ -1,12 +1,14 @@
 // The configuration of ip-masq-agent and of what descends from it, as that program reads it. Where each rule comes from:
 // syncConfig and validate of kubernetes-sigs/ip-masq-agent 2.12 and of Azure/ip-masq-agent-v2, the agent in Cilium, and
 // the EgressNATPolicy of GKE.
-import { has, isObject, type JsonObject, own } from '../api/fields.ts';
+import { isObject, type JsonObject, own } from '../api/fields.ts';
 import { member, quote } from '../api/report.ts';
-import { type Cidr, parseCidr } from '../cidr/cidr.ts';
+import { type Cidr, formatCidr, parseCidr } from '../cidr/cidr.ts';
+import { SCOPE_RANGES } from '../planner/scopes.ts';
 
 /** Whose rules about absent lists and several files hold. */
-export type AgentForm = 'kubernetes' | 'azure' | 'cilium' | 'gke';
+export const AGENT_FORMS = ['kubernetes', 'azure', 'cilium', 'gke'] as const;
+export type AgentForm = (typeof AGENT_FORMS)[number];
 
 /** What the agent is told on its command line. */
 export interface AgentFlags {
@@ -35,19 +37,10 @@ export type Read =
   | { readonly ok: true; readonly agent: Agent; readonly questions: readonly string[] }
   | { readonly ok: false; readonly faults: readonly string[] };
 
-const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'];
-/** Those and the other eight that --nomasq-all-reserved-ranges means. */
-const RESERVED = [
-  ...PRIVATE,
-  '100.64.0.0/10',
-  '192.0.0.0/24',
-  '192.0.2.0/24',
-  '192.88.99.0/24',
-  '198.18.0.0/15',
-  '198.51.100.0/24',
-  '203.0.113.0/24',
-  '240.0.0.0/4',
-];
+/** The agent knows them for IPv4 only. */
+const PRIVATE = SCOPE_RANGES.PrivateUse.filter(({ family }) => family === 4);
+/** What --nomasq-all-reserved-ranges means. */
+const RESERVED = SCOPE_RANGES.Reserved.filter(({ family }) => family === 4);
 const DEFAULT_LIMIT = 64;
 
 /** The keys in their right spelling; programs in Go take any case. */
@@ -59,6 +52,8 @@ interface Config {
   readonly empty: boolean;
   /** Undefined: the key is not there. */
   readonly cidrs: readonly unknown[] | undefined;
+  /** Where one of them stands. */
+  readonly fieldOf: (index: number) => string;
   readonly limit: number;
   readonly masqLinkLocal: boolean;
   readonly masqLinkLocalIPv6: boolean;
@@ -79,8 +74,10 @@ export function readAgent(sources: readonly AgentSource[], flags: AgentFlags): R
   const spared = configs.flatMap(config => cidrsOf(config, flags, faults));
   const defaults = defaultsOf(configs, flags);
   if (defaults !== undefined && faults.length === 0) {
-    questions.push(`no nonMasqueradeCIDRs are given: taken are the agent's own, ${defaults.join(', ')}`);
-    spared.push(...defaults.map(text => readCidr(text)));
+    questions.push(
+      `no nonMasqueradeCIDRs are given: taken are the agent's own, ${defaults.map(formatCidr).join(', ')}`,
+    );
+    spared.push(...defaults);
   }
   for (const { where, cidrs, limit } of configs) {
     const count = cidrs?.length ?? 0;
@@ -104,7 +101,7 @@ export function readAgent(sources: readonly AgentSource[], flags: AgentFlags): R
 }
 
 /** The agent's own ranges, where they stand in for the list. */
-function defaultsOf(configs: readonly Config[], flags: AgentFlags): readonly string[] | undefined {
+function defaultsOf(configs: readonly Config[], flags: AgentFlags): readonly Cidr[] | undefined {
   const absent = configs.every(({ cidrs }) => cidrs === undefined);
   switch (flags.form) {
     case 'kubernetes':
@@ -123,6 +120,7 @@ function configOf({ where, value }: AgentSource, faults: string[], questions: st
     where,
     empty: value === undefined || value === null,
     cidrs: undefined,
+    fieldOf: (i: number) => `nonMasqueradeCIDRs[${i}]`,
     limit: DEFAULT_LIMIT,
     masqLinkLocal: false,
     masqLinkLocalIPv6: false,
@@ -141,9 +139,10 @@ function configOf({ where, value }: AgentSource, faults: string[], questions: st
     return false;
   };
   return {
-    where,
-    empty: false,
-    cidrs: listOf(where, 'nonMasqueradeCIDRs', spelt, faults),
+    ...nothing,
+    cidrs: spelt.has('nonMasqueradeCIDRs')
+      ? listOf(where, 'nonMasqueradeCIDRs', spelt.get('nonMasqueradeCIDRs'), faults)
+      : undefined,
     limit: limitOf(where, spelt.get('cidrLimit'), faults),
     masqLinkLocal: flag('masqLinkLocal'),
     masqLinkLocalIPv6: flag('masqLinkLocalIPv6'),
@@ -169,17 +168,11 @@ function spellingsOf(
 }
 
 /** A list that is there but null is an empty one for the agent: everything is masqueraded. */
-function listOf(
-  where: string,
-  key: string,
-  spelt: ReadonlyMap<string, unknown>,
-  faults: string[],
-): readonly unknown[] | undefined {
-  if (!spelt.has(key)) return undefined;
-  const found = spelt.get(key) ?? [];
+function listOf(where: string, key: string, found: unknown, faults: string[]): readonly unknown[] {
+  if (found === undefined || found === null) return [];
   if (Array.isArray(found)) return found as readonly unknown[];
   faults.push(`${where}: ${key}: ${quote(found)} is not a list`);
-  return undefined;
+  return [];
 }
 
 function limitOf(where: string, found: unknown, faults: string[]): number {
@@ -202,21 +195,17 @@ function egressPolicy(where: string, value: JsonObject, nothing: Config, faults:
     );
   for (const key of Object.keys(spec).filter(name => name !== 'action' && name !== 'destinations'))
     faults.push(`${where}: ${member('spec', key)}: is not understood`);
-  const destinations = listOf(
-    where,
-    'spec.destinations',
-    new Map([['spec.destinations', own(spec, 'destinations')]]),
-    faults,
-  );
+  const destinations = listOf(where, 'spec.destinations', own(spec, 'destinations'), faults);
   return {
     ...nothing,
-    cidrs: (destinations ?? []).map(item => (isObject(item) && has(item, 'cidr') ? item['cidr'] : item)),
+    cidrs: destinations.map(item => (isObject(item) ? own(item, 'cidr') : item)),
+    fieldOf: i => `spec.destinations[${i}].cidr`,
   };
 }
 
-function cidrsOf({ where, cidrs }: Config, flags: AgentFlags, faults: string[]): Cidr[] {
+function cidrsOf({ where, cidrs, fieldOf }: Config, flags: AgentFlags, faults: string[]): Cidr[] {
   return (cidrs ?? []).flatMap((text, i) => {
-    const field = `${where}: nonMasqueradeCIDRs[${i}]`;
+    const field = `${where}: ${fieldOf(i)}`;
     const parsed = parseCidr(text);
     if (!parsed.ok) faults.push(`${field}: ${quote(text)} ${parsed.reason}`);
     else if (parsed.value.family === 6 && !flags.ipv6 && flags.form !== 'cilium')
@@ -226,10 +215,4 @@ function cidrsOf({ where, cidrs }: Config, flags: AgentFlags, faults: string[]):
     else return [parsed.value];
     return [];
   });
-}
-
-function readCidr(text: string): Cidr {
-  const parsed = parseCidr(text);
-  if (!parsed.ok) throw new Error(`${text} ${parsed.reason}`);
-  return parsed.value;
 }

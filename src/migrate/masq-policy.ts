@@ -1,5 +1,7 @@
 // What ip-masq-agent does, as a MasqPolicy.
+import { FAMILIES } from '../cidr/address.ts';
 import { type Cidr, formatCidr } from '../cidr/cidr.ts';
+import { SCOPE_RANGES } from '../planner/scopes.ts';
 import type { Agent } from './agent.ts';
 
 /** What the API takes in one rule, and in one policy beside the rules for link-local, pods and the rest. */
@@ -10,8 +12,6 @@ const MOST_CHUNKS = 61;
 export const MOST_SPARED = MOST_CIDRS * MOST_CHUNKS;
 
 const EVERYTHING = { 4: '0.0.0.0/0', 6: '::/0' } as const;
-const LINK_LOCAL = { 4: '169.254.0.0/16', 6: 'fe80::/10' } as const;
-const FAMILIES = [4, 6] as const;
 
 const blocks = (cidrs: readonly string[]): readonly object[] => cidrs.map(cidr => ({ ipBlock: { cidr } }));
 
@@ -21,7 +21,7 @@ const blocks = (cidrs: readonly string[]): readonly object[] => cidrs.map(cidr =
  */
 export function masqPolicyOf(agent: Agent, name: string): object {
   const families = FAMILIES.filter(family => family === 4 || agent.ipv6);
-  const linkLocal = FAMILIES.filter(family => agent.linkLocal[family]).map(family => LINK_LOCAL[family]);
+  const linkLocal = SCOPE_RANGES.LinkLocal.filter(({ family }) => agent.linkLocal[family]);
   return {
     apiVersion: 'natoutgoing.io/v1alpha1',
     kind: 'MasqPolicy',
@@ -31,7 +31,7 @@ export function masqPolicyOf(agent: Agent, name: string): object {
       rules: [
         ...(linkLocal.length === 0
           ? []
-          : [{ name: 'link-local', to: blocks(linkLocal), action: 'Preserve' }]),
+          : [{ name: 'link-local', to: blocks(linkLocal.map(formatCidr)), action: 'Preserve' }]),
         ...chunks(agent.spared).map((cidrs, i) => ({
           name: `non-masquerade-cidrs${i === 0 ? '' : `-${i + 1}`}`,
           to: blocks(cidrs.map(formatCidr)),

@@ -212,6 +212,14 @@ describe('migrate ip-masq-agent', () => {
       'spec.action: "SNAT" is not NoSNAT',
     ],
     [
+      {
+        kind: 'EgressNATPolicy',
+        metadata: { name: 'd' },
+        spec: { action: 'NoSNAT', destinations: [{ cidr: '10.0.0.0/8' }, { cidr: '10.0.0.1/8' }] },
+      },
+      'EgressNATPolicy/d: spec.destinations[1].cidr: "10.0.0.1/8" has bits below its prefix',
+    ],
+    [
       `nonMasqueradeCIDRs: [${Array.from({ length: 4000 }, (_, i) => `10.${i >> 8}.${i & 255}.0/24`).join(', ')}]`,
       '4000 CIDRs do not fit into one MasqPolicy (3904): put them into a GlobalNetworkSet',
     ],

@@ -17,8 +17,9 @@ async function movesBeside(
   let aboveFrom = 0;
   for (let now = 0; now < hours * 3600; now += LOOK_S) {
     await clock.advance(began + now * 1000 - clock.now());
-    if (now < aboveFrom) counter.calm();
-    else if (counter.mayMove()) {
+    const inPlace = now < aboveFrom;
+    if (inPlace || !counter.mayMove()) counter.seen(inPlace);
+    else {
       counter.moved();
       moves.push(now);
       aboveFrom = now + answersAfter(moves.length);
@@ -48,6 +49,21 @@ describe('moves of our jump', () => {
     expect(moves.slice(0, 6)).toEqual([0, 5, 10, 15, 20, 620]);
     expect(moves.slice(6, 11)).toEqual([7820, 7825, 7830, 7835, 7840]);
     expect(moves[11]).toBe(8440);
+  });
+
+  it('are not forgotten while the other stands above, however long that is', async () => {
+    const clock = virtualClock();
+    const counter = createMoveCounter(clock, { moves: 1, windowMs: 1_000 });
+    counter.moved();
+    counter.seen(true);
+    counter.seen(false);
+    await clock.advance(999);
+    counter.seen(true);
+    expect(counter.mayMove()).toBe(false);
+    await clock.advance(1);
+    counter.moved();
+    await clock.advance(1_999);
+    expect(counter.mayMove()).toBe(false);
   });
 
   it('beside one that comes every 11 minutes: always', async () => {
