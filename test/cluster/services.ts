@@ -94,6 +94,9 @@ export async function startKubeProxy(
       clusterCIDR: '10.244.0.0/15,fd00:244::/31',
       iptables: { masqueradeBit },
       nftables: { masqueradeBit },
+      // Its own ports are among those that probes are sent from.
+      healthzBindAddress: '127.0.0.1:9256',
+      metricsBindAddress: '127.0.0.1:9249',
       // Zeros keep it from settings of the whole machine.
       conntrack: { maxPerCore: 0, tcpEstablishedTimeout: '0s', tcpCloseWaitTimeout: '0s' },
     }),
