@@ -212,10 +212,8 @@ describe('the release on two nodes', () => {
     const uninstalled = lab.helm('uninstall', ...documented('uninstall'), '--timeout=180s');
     const onTheDeadNode = waitFor(
       async () => {
-        const places = await lab.kubectl(
-          ...['-n', 'natoutgoing', 'get', 'pods', '-l', 'job-name=natoutgoing-removal'],
-          ...['-o', 'jsonpath={.items[*].spec.nodeName}'],
-        );
+        const asked = ['get', 'pods', '-n', 'natoutgoing', '-l', 'job-name=natoutgoing-removal'];
+        const places = await lab.kubectl(...asked, '-o', 'jsonpath={.items[*].spec.nodeName}');
         return places === 'node-2' ? true : undefined;
       },
       { what: 'the pod that removes to be on node-2', limitMs: 30_000, detail: () => lab.logs() },
